@@ -1,0 +1,119 @@
+"""Direct solution of a sparse system with its adjoint, by SuperLU."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+import torch
+from torch import Tensor
+
+from tensormesh.errors import SingularMatrixError
+from tensormesh.sparse.pattern import SparsityPattern
+
+# A pivot this much smaller than the largest one, in units of rounding, is a zero that rounding hid.
+_PIVOT_TOLERANCE = 16.0
+
+
+def direct_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> Tensor:
+    """Solve ``A x = b``, differentiable in the values and in `b` to any order.
+
+    Factored on the host whatever the device; the solution is on the device of `b`.
+
+    Parameters
+    ----------
+    pattern
+        Positions of the entries of a square ``A``.
+    values
+        Entries ``[nnz]``.
+    b
+        ``[n]`` or ``[n, k]``; promoted to the common dtype.
+
+    Returns
+    -------
+    Tensor
+        ``x`` in the shape of `b`.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not square or `b` has another length.
+    SingularMatrixError
+        If a row is empty or a pivot vanishes to rounding.
+
+    References
+    ----------
+    X. S. Li, An overview of SuperLU, ACM TOMS 31 (2005) 302-325. The adjoint is
+    ``dL/db = A^-H g``, ``dL/dA_ij = -(A^-H g)_i conj(x_j)`` on the pattern.
+    """
+    n_rows, n_cols = pattern.shape
+    if n_rows != n_cols:
+        raise ValueError(f"solve needs a square matrix, got shape {pattern.shape}")
+    if b.dim() not in (1, 2) or b.shape[0] != n_rows:
+        raise ValueError(f"b has shape {tuple(b.shape)}; expected [{n_rows}] or [{n_rows}, k]")
+    dtype = torch.promote_types(values.dtype, b.dtype)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise TypeError(f"solve needs floating-point entries, got {values.dtype} and {b.dtype}")
+    x: Tensor = _Solve.apply(values.to(dtype), b.to(dtype), pattern)
+    return x
+
+
+class _Solve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, b: Tensor, pattern: SparsityPattern) -> Tensor:
+        x = torch.from_numpy(_factor_and_solve(pattern, values, b)).to(b.device, b.dtype)
+        ctx.save_for_backward(values, x)
+        ctx.pattern = pattern
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        values, x = ctx.saved_tensors
+        pattern: SparsityPattern = ctx.pattern
+        adjoint = _Solve.apply(values.conj(), grads[0], pattern.transpose)
+        grad_values = None
+        if ctx.needs_input_grad[0]:
+            terms = -adjoint[pattern.row] * x[pattern.col].conj()
+            grad_values = terms if terms.dim() == 1 else terms.sum(1)
+        return grad_values, adjoint if ctx.needs_input_grad[1] else None, None
+
+
+def _factor_and_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> np.ndarray[Any, Any]:
+    if b.numel() == 0:
+        return b.detach().cpu().resolve_conj().numpy().copy()
+    entries = values.detach().cpu().resolve_conj().numpy()
+    indices = (pattern.row.cpu().numpy(), pattern.col.cpu().numpy())
+    # SuperLU works in double precision; single precision is rounded once, at the end.
+    work = np.result_type(entries.dtype, np.float64)
+    matrix = sp.coo_array((entries.astype(work), indices), pattern.shape).tocsc()
+    if not np.isfinite(matrix.data).all():
+        raise ValueError("the matrix holds NaN or infinite entries")
+    _refuse_empty_rows(pattern)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", spl.MatrixRankWarning)
+            factors = spl.splu(matrix)
+    except RuntimeError as error:
+        raise SingularMatrixError(_SINGULAR) from error
+    pivots = np.abs(factors.U.diagonal())
+    if pivots.min() <= _PIVOT_TOLERANCE * np.finfo(np.float64).eps * pivots.max():
+        raise SingularMatrixError(_SINGULAR)
+    right = b.detach().cpu().resolve_conj().numpy().astype(work)
+    return np.ascontiguousarray(factors.solve(np.asfortranarray(right)))
+
+
+_SINGULAR = (
+    "the matrix is singular to rounding: some motion is not held (a pure Neumann problem, a body "
+    "without supports); constrain unknowns with Condenser or add a term that fixes them"
+)
+
+
+def _refuse_empty_rows(pattern: SparsityPattern) -> None:
+    empty = pattern.empty_rows().nonzero().flatten()
+    if empty.numel():
+        shown = ", ".join(str(int(i)) for i in empty[:5])
+        raise SingularMatrixError(
+            f"{empty.numel()} rows have no entry (first: {shown}): unknowns at points that no "
+            "cell uses; Condenser leaves them out"
+        )

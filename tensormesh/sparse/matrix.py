@@ -1,0 +1,230 @@
+"""`SparseMatrix`: torch-sla's sparse tensor with the identity and algebra that FEM needs."""
+
+from typing import Any, Self
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch_sla import SparseTensor
+
+from tensormesh.sparse.direct import direct_solve
+from tensormesh.sparse.layout import _FEMSparsityMixin
+from tensormesh.sparse.pattern import SparsityPattern, merge_duplicates
+from tensormesh.sparse.product import multiply
+
+
+class SparseMatrix(_FEMSparsityMixin, SparseTensor):  # type: ignore[misc]
+    """Sparse matrix in coordinate form.
+
+    Parameters
+    ----------
+    edata
+        Values ``[nnz]``; duplicates are allowed and mean their sum.
+    row, col
+        Row and column of each value, integer ``[nnz]``.
+    shape
+        Number of rows and of columns.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ or an index lies outside `shape`.
+    TypeError
+        If indices are not integers.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensormesh.sparse import SparseMatrix
+    >>> index = torch.arange(2)
+    >>> SparseMatrix(torch.tensor([2.0, 4.0]), index, index, (2, 2)).solve(torch.ones(2))
+    tensor([0.5000, 0.2500])
+    """
+
+    def __init__(self, edata: Tensor, row: Tensor, col: Tensor, shape: tuple[int, int]) -> None:
+        self._bind(SparsityPattern(row, col, shape), edata)
+
+    @classmethod
+    def from_pattern(cls, pattern: SparsityPattern, values: Tensor) -> Self:
+        """Matrix with `values` ``[nnz]`` on a shared `pattern`."""
+        matrix = cls.__new__(cls)
+        matrix._bind(pattern, values)
+        return matrix
+
+    def _bind(self, pattern: SparsityPattern, values: Tensor) -> None:
+        if values.dim() != 1 or values.shape[0] != pattern.nnz:
+            raise ValueError(
+                f"edata has shape {tuple(values.shape)}; the pattern stores [{pattern.nnz}] entries"
+            )
+        self.pattern = pattern.to(values.device)
+        SparseTensor.__init__(self, values, self.pattern.row, self.pattern.col, self.pattern.shape)
+
+    def _with_values(self, values: Tensor) -> Self:
+        return type(self).from_pattern(self.pattern, values)
+
+    # -- data ------------------------------------------------------------------------------
+
+    @property
+    def edata(self) -> Tensor:
+        """Values ``[nnz]``."""
+        return self.values
+
+    @property
+    def row(self) -> Tensor:
+        """Row of each value, int64 ``[nnz]``."""
+        return self.pattern.row
+
+    @property
+    def col(self) -> Tensor:
+        """Column of each value, int64 ``[nnz]``."""
+        return self.pattern.col
+
+    @property
+    def edges(self) -> Tensor:
+        """Rows and columns, int64 ``[2, nnz]``."""
+        return torch.stack([self.row, self.col])
+
+    @property
+    def layout_signature(self) -> tuple[tuple[int, int], int, str]:
+        """Identity of the pattern by content: shape, number of entries, digest of the indices."""
+        return self.pattern.signature
+
+    # -- conversion ------------------------------------------------------------------------
+
+    def to_dense(self) -> Tensor:
+        """Dense matrix, duplicates summed; differentiable."""
+        dense = self.values.new_zeros(self.shape)
+        return dense.index_put((self.row, self.col), self.values, accumulate=True)
+
+    def to_scipy_coo(self) -> sp.coo_array:
+        """Detached copy as a scipy coordinate array."""
+        indices = (self.row.cpu().numpy(), self.col.cpu().numpy())
+        return sp.coo_array((self.values.detach().cpu().numpy().copy(), indices), self.shape)
+
+    def to_sparse_coo(self) -> Tensor:
+        """Uncoalesced torch coordinate tensor; differentiable."""
+        return torch.sparse_coo_tensor(
+            self.edges, self.values, self.shape, is_coalesced=False, check_invariants=False
+        )
+
+    def to(self, device: Any = None, dtype: Any = None) -> Self:
+        """Copy on another device or with another dtype, the arguments in either order."""
+        if isinstance(device, torch.dtype):
+            device, dtype = dtype, device
+        values = self.values.to(device=device, dtype=dtype)
+        return type(self).from_pattern(self.pattern.to(values.device), values)
+
+    def detach(self) -> Self:
+        """Matrix with the same values and no history."""
+        return self._with_values(self.values.detach())
+
+    def clone(self) -> Self:
+        """Matrix with copied values on the same pattern."""
+        return self._with_values(self.values.clone())
+
+    def coalesce(self) -> Self:
+        """Matrix with one entry per position, sorted by row then column; differentiable."""
+        pattern, slot = merge_duplicates(self.row, self.col, self.shape)
+        summed = self.values.new_zeros(pattern.nnz).index_add(0, slot, self.values)
+        return type(self).from_pattern(pattern, summed)
+
+    # -- algebra ---------------------------------------------------------------------------
+
+    def __matmul__(self, other: Any) -> Any:
+        """Product with a vector ``[n]``, columns ``[n, k]`` or a sparse matrix."""
+        if isinstance(other, SparseTensor):
+            product = SparseTensor.__matmul__(self, other)
+            return SparseMatrix(
+                product.values, product.row_indices, product.col_indices, product.shape
+            )
+        return multiply(self.pattern, self.values, other)
+
+    def __rmatmul__(self, other: Tensor) -> Tensor:
+        """Product ``x A`` of a vector ``[m]`` or rows ``[k, m]`` with the matrix."""
+        return multiply(self.pattern.transpose, self.values, other.t()).t()
+
+    def __add__(self, other: Any) -> Self:
+        """Sum; of matrices with different entries, on the union of both patterns."""
+        if isinstance(other, SparseMatrix) and not self.has_same_layout(other):
+            return self._stacked_with(other, other.values)
+        return super().__add__(other)
+
+    def __sub__(self, other: Any) -> Self:
+        """Difference; of matrices with different entries, on the union of both patterns."""
+        if isinstance(other, SparseMatrix) and not self.has_same_layout(other):
+            return self._stacked_with(other, -other.values)
+        return super().__sub__(other)
+
+    def _stacked_with(self, other: "SparseMatrix", values: Tensor) -> Self:
+        if self.shape != other.shape:
+            raise ValueError(f"shapes {self.shape} and {other.shape} differ")
+        row, col = torch.cat([self.row, other.row]), torch.cat([self.col, other.col])
+        return type(self)(torch.cat([self.values, values]), row, col, self.shape).coalesce()
+
+    @property
+    def T(self) -> Self:  # type: ignore[override]
+        """Transpose, sharing the values."""
+        return type(self).from_pattern(self.pattern.transpose, self.values)
+
+    def transpose(self) -> Self:
+        """Transpose, sharing the values."""
+        return self.T
+
+    def diagonal(self) -> Tensor:
+        """Diagonal ``[min(shape)]``; differentiable."""
+        on = (self.row == self.col).nonzero().flatten()
+        return self.values.new_zeros(min(self.shape)).index_add(0, self.row[on], self.values[on])
+
+    def solve(self, b: Tensor) -> Tensor:
+        """Solve ``A x = b`` directly; see `tensormesh.sparse.direct.direct_solve`.
+
+        Parameters
+        ----------
+        b
+            ``[n]`` or ``[n, k]``.
+
+        Returns
+        -------
+        Tensor
+            ``x`` in the shape of `b`, differentiable in `b` and in the values.
+
+        Raises
+        ------
+        SingularMatrixError
+            If the matrix is singular to rounding, or a row is empty.
+        ValueError
+            If a shape does not fit.
+        """
+        return direct_solve(self.pattern, self.values, b)
+
+    # -- what a Condenser asks of a matrix (the distributed matrix answers the same) ---------
+
+    def _own_dofs(self, x: Tensor, name: str) -> Tensor:
+        """`x` given per unknown, as this matrix's rows see it."""
+        if x.shape[0] != self.shape[0]:
+            raise ValueError(
+                f"{name} has {x.shape[0]} entries; the matrix has {self.shape[0]} unknowns"
+            )
+        return x.to(self.values.device)
+
+    def _column_values(self, x: Tensor) -> Tensor:
+        """`x` per row, extended to all columns that rows of this matrix name."""
+        return x
+
+    def _restrict(self, keep: Tensor, entries: Tensor) -> "SerialRestriction":
+        """How to make the submatrix on the unknowns `keep` (bool), which stores `entries`."""
+        number = keep.cumsum(0) - 1
+        n = int(keep.sum())
+        row, col = number[self.row[entries]], number[self.col[entries]]
+        return SerialRestriction(SparsityPattern(row, col, (n, n)))
+
+
+class SerialRestriction:
+    """Makes the submatrices of one restriction, which share a pattern."""
+
+    def __init__(self, pattern: SparsityPattern) -> None:
+        self.pattern = pattern
+
+    def matrix(self, values: Tensor) -> SparseMatrix:
+        """Submatrix with `values`."""
+        return SparseMatrix.from_pattern(self.pattern, values)

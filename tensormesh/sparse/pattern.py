@@ -1,0 +1,180 @@
+"""The sparsity pattern of a matrix: where its entries are, and nothing about their values."""
+
+import hashlib
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+INT32_MAX = 2**31 - 1
+
+
+class SparsityPattern:
+    """Positions of the stored entries of a sparse matrix, shared by all matrices that have them.
+
+    Parameters
+    ----------
+    row, col
+        Row and column of each stored entry, int64 ``[nnz]``, in any order.
+    shape
+        Number of rows and of columns.
+
+    Raises
+    ------
+    ValueError
+        If `row` and `col` differ in length or are not 1-D, or name a row or column outside `shape`.
+    TypeError
+        If the indices are not integers.
+    """
+
+    def __init__(self, row: Tensor, col: Tensor, shape: tuple[int, int]) -> None:
+        self.shape = (int(shape[0]), int(shape[1]))
+        self.row = _checked("row", row, self.shape[0])
+        self.col = _checked("col", col, self.shape[1])
+        if self.row.shape != self.col.shape:
+            raise ValueError(
+                f"row has {self.row.numel()} entries and col has {self.col.numel()}: "
+                "each stored entry needs one of both"
+            )
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return self.row.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the indices."""
+        return self.row.device
+
+    @property
+    def index_dtype(self) -> torch.dtype:
+        """int32 where rows, columns and entries fit in it, else int64."""
+        return torch.int32 if max(*self.shape, self.nnz) <= INT32_MAX else torch.int64
+
+    @cached_property
+    def order(self) -> Tensor | None:
+        """Stable order of the entries by row, int64 ``[nnz]``; None if they are stored so."""
+        if self.nnz < 2 or bool((self.row[1:] >= self.row[:-1]).all()):
+            return None
+        return torch.argsort(self.row, stable=True)
+
+    @cached_property
+    def crow(self) -> Tensor:
+        """Row pointers of the compressed rows, int64 ``[n_rows + 1]``."""
+        counts = torch.bincount(self.row, minlength=self.shape[0])
+        return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+    @cached_property
+    def csr_indices(self) -> tuple[Tensor, Tensor]:
+        """Row pointers and columns in row order, in `index_dtype`."""
+        col = self.col if self.order is None else self.col[self.order]
+        return self.crow.to(self.index_dtype), col.to(self.index_dtype)
+
+    @cached_property
+    def transpose(self) -> "SparsityPattern":
+        """The pattern of the transpose, its entries in the same storage order."""
+        flipped = SparsityPattern.__new__(SparsityPattern)
+        flipped.shape, flipped.row, flipped.col = self.shape[::-1], self.col, self.row
+        return flipped
+
+    @cached_property
+    def signature(self) -> tuple[tuple[int, int], int, str]:
+        """Identity by content: equal for equal patterns, whoever made them and wherever they are."""
+        digest = hashlib.blake2b(digest_size=16)
+        for index in (self.row, self.col):
+            digest.update(index.cpu().contiguous().numpy())
+        return self.shape, self.nnz, digest.hexdigest()
+
+    def same_as(self, other: "SparsityPattern") -> bool:
+        """Whether `other` stores the same entries in the same order."""
+        return self is other or self.signature == other.signature
+
+    def to(self, device: torch.device | str | None) -> "SparsityPattern":
+        """Copy on another device; the pattern itself if it is there already."""
+        if device is None or torch.device(device) == self.device:
+            return self
+        moved = SparsityPattern.__new__(SparsityPattern)
+        moved.shape, moved.row, moved.col = self.shape, self.row.to(device), self.col.to(device)
+        return moved
+
+    def empty_rows(self) -> Tensor:
+        """Bool ``[n_rows]``: rows without a stored entry."""
+        return self.crow[1:] == self.crow[:-1]
+
+
+def _checked(name: str, index: Tensor, limit: int) -> Tensor:
+    if not isinstance(index, Tensor) or index.dtype.is_floating_point or index.dtype.is_complex:
+        raise TypeError(f"{name} must be an integer tensor, got {getattr(index, 'dtype', index)!r}")
+    if index.dim() != 1:
+        raise ValueError(f"{name} must be 1-D, got shape {tuple(index.shape)}")
+    index = index.to(torch.int64)
+    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= limit):
+        wrong = index[(index < 0) | (index >= limit)][0]
+        raise ValueError(f"{name} names index {int(wrong)}, outside 0 .. {limit - 1}")
+    return index
+
+
+def merge_duplicates(
+    row: Tensor, col: Tensor, shape: tuple[int, int]
+) -> tuple[SparsityPattern, Tensor]:
+    """Pattern without duplicates, sorted by row then column, and where each given entry lands.
+
+    Parameters
+    ----------
+    row, col
+        int64 ``[k]``, with repetitions.
+    shape
+        Number of rows and of columns.
+
+    Returns
+    -------
+    pattern, slot
+        The pattern, and int64 ``[k]``: entry ``i`` belongs to stored entry ``slot[i]``.
+    """
+    n_cols = max(int(shape[1]), 1)
+    key, slot = torch.unique(row * n_cols + col, return_inverse=True)
+    rows = torch.div(key, n_cols, rounding_mode="floor")
+    return SparsityPattern(rows, key - rows * n_cols, shape), slot
+
+
+class BlockExpansion:
+    """How ``h x h`` blocks on a pattern become scalar entries, row-major, unknowns node-major.
+
+    Unknown ``node * h + component``: the scalar pattern of a node pattern whose entries are blocks.
+
+    Parameters
+    ----------
+    pattern
+        Pattern of the blocks, sorted by row.
+    h
+        Size of a block.
+    """
+
+    def __init__(self, pattern: SparsityPattern, h: int) -> None:
+        self.h = h
+        self.scalar, self._source = _expand(pattern, h)
+
+    def values(self, blocks: Tensor) -> Tensor:
+        """Scalar values ``[nnz * h * h]`` from block values ``[nnz, h, h]`` (or ``[nnz, h * h]``)."""
+        flat = blocks.reshape(-1)
+        return flat if self._source is None else flat[self._source]
+
+
+def _expand(pattern: SparsityPattern, h: int) -> tuple[SparsityPattern, Tensor | None]:
+    if h == 1:
+        return pattern, None
+    device = pattern.device
+    start = pattern.crow[pattern.row]
+    length = pattern.crow[pattern.row + 1] - start
+    a = torch.arange(h, device=device).view(1, h, 1)
+    b = torch.arange(h, device=device).view(1, 1, h)
+    entry = torch.arange(pattern.nnz, device=device)
+    column_in_row = ((entry - start) * h).view(-1, 1, 1) + b
+    slot = (start * h * h).view(-1, 1, 1) + a * (length * h).view(-1, 1, 1) + column_in_row
+    source = torch.empty(pattern.nnz * h * h, dtype=torch.int64, device=device)
+    source[slot.reshape(-1)] = torch.arange(source.numel(), device=device)
+    block, within = torch.div(source, h * h, rounding_mode="floor"), source % (h * h)
+    row = pattern.row[block] * h + torch.div(within, h, rounding_mode="floor")
+    col = pattern.col[block] * h + within % h
+    return SparsityPattern(row, col, (pattern.shape[0] * h, pattern.shape[1] * h)), source
