@@ -1,0 +1,359 @@
+"""What the element, node and facet assemblers have in common: set-up, data, evaluation."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from tensormesh.assemble.form import Form, FormData, promote
+from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
+from tensormesh.assemble.integrand import FormError, check_linear
+from tensormesh.assemble.topology import Topology
+from tensormesh.element.cell_type import cell_type
+from tensormesh.element.quadrature import quadrature
+
+if TYPE_CHECKING:
+    from tensormesh.mesh.mesh import Mesh
+
+# Cells are integrated in blocks whose largest temporary has about this many numbers.
+_BLOCK_NUMBERS = 1 << 24
+
+ElementData = Mapping[str, Tensor | Mapping[str, Tensor]]
+Coefficients = Callable[[Form, Mapping[str, Tensor], int, Tensor], Tensor]
+Contraction = Callable[[Form, Tensor, CellGeometry, Tabulation], Tensor]
+
+
+class Assembler(nn.Module):
+    """A weak form on the cells of a mesh. Use `from_mesh` of one of the subclasses.
+
+    A subclass defines ``forward`` at one quadrature point, whose arguments are matched by name,
+    and may define ``__post_init__`` for parameters.
+    """
+
+    _topology: Topology
+    quadrature_order: int
+
+    def __init__(self, topology: Topology, quadrature_order: int = 2) -> None:
+        super().__init__()
+        self._topology = topology
+        self.quadrature_order = _checked_order(quadrature_order)
+        self._linear: set[Callable[..., Any]] = set()
+        self._geometry: dict[str, tuple[Tensor, int, CellGeometry]] = {}
+        self._tables: dict[str, Tabulation] = {}
+
+    @classmethod
+    def from_mesh(
+        cls,
+        mesh: "Mesh",
+        quadrature_order: int = 2,
+        project: str = "reduce",
+        *args: Any,
+        **kwargs: Any,
+    ) -> Self:
+        """Assembler on the top-dimension cells of `mesh`.
+
+        Parameters
+        ----------
+        mesh
+            The mesh; its coordinates are shared, not copied.
+        quadrature_order
+            Least degree of exactness; raised to twice the order of the cells where that is more.
+        project
+            ``"reduce"`` or ``"sparse"``; both give the same result.
+        *args, **kwargs
+            Passed to ``__post_init__``.
+
+        Raises
+        ------
+        ValueError
+            If the mesh has no cells, or an argument has an unknown value.
+        TypeError
+            If ``__post_init__`` does not take `args` and `kwargs`.
+        """
+        check_project(project)
+        return cls._create(Topology.of(mesh), quadrature_order, args, kwargs)
+
+    @classmethod
+    def from_assembler(cls, other: "Assembler", *args: Any, **kwargs: Any) -> Self:
+        """Assembler with the topology, geometry and quadrature of `other`.
+
+        Raises
+        ------
+        TypeError
+            If `other` is of another family (element, node, facet).
+        """
+        family = next(c for c in cls.__mro__ if "_family" in vars(c))
+        if not isinstance(other, family):
+            raise TypeError(
+                f"{cls.__name__}.from_assembler needs a {family.__name__}, got {other!r}"
+            )
+        made = cls._create(other._topology, other.quadrature_order, args, kwargs, source=other)
+        made._geometry, made._tables = other._geometry, other._tables
+        return made
+
+    @classmethod
+    def _create(
+        cls,
+        topology: Topology,
+        quadrature_order: int,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        source: "Assembler | None" = None,
+    ) -> Self:
+        made = cls.__new__(cls)
+        Assembler.__init__(made, topology, quadrature_order)
+        made._adopt(source)
+        made.__post_init__(*args, **kwargs)
+        return made
+
+    def _adopt(self, source: "Assembler | None") -> None:
+        """Take over what a subclass keeps beside the topology."""
+
+    def __post_init__(self) -> None:
+        """Set parameters; subclasses override it with arguments of their own."""
+
+    # -- facts -----------------------------------------------------------------------------
+
+    @property
+    def points(self) -> Tensor:
+        """Coordinates ``[n, D]`` that the next call uses."""
+        return self._topology.points
+
+    @property
+    def element_types(self) -> list[str]:
+        """Names of the cell types that are integrated."""
+        return list(self._topology.cells)
+
+    @property
+    def elements(self) -> dict[str, Tensor]:
+        """Cell type -> int64 ``[E, B]``."""
+        return self._topology.cells
+
+    @property
+    def n_points(self) -> int:
+        """Number of mesh points."""
+        return self._topology.n_points
+
+    @property
+    def dimension(self) -> int:
+        """Space dimension ``D``."""
+        return self.points.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the coordinates."""
+        return self.points.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the coordinates."""
+        return self.points.device
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self._topology = self._topology.map(fn)
+        self._geometry, self._tables = {}, {}
+        return self
+
+    def extra_repr(self) -> str:
+        """Sizes, and the source of the weak form."""
+        sizes = ", ".join(f"{name}: {c.shape[0]}" for name, c in self.elements.items())
+        try:
+            source = inspect.getsource(self.forward)
+        except OSError:  # defined in an interactive session
+            source = ""
+        return f"{self.n_points} points, cells {{{sizes}}}\n{source}"
+
+    # -- one call --------------------------------------------------------------------------
+
+    def _set_points(self, points: Tensor | None) -> None:
+        if points is None:
+            return
+        if points.shape != self.points.shape:
+            raise ValueError(
+                f"points has shape {tuple(points.shape)}; the mesh has {tuple(self.points.shape)}"
+            )
+        topology = Topology.__new__(Topology)
+        topology.__dict__.update(self._topology.__dict__)  # same cells and pattern, new coordinates
+        topology.points = points
+        self._topology = topology
+
+    def _data(
+        self,
+        point_data: Mapping[str, Tensor] | None,
+        element_data: ElementData | None,
+        scalar_data: Mapping[str, Any] | None,
+    ) -> FormData:
+        dtype, device = self.dtype, self.device
+        points = {
+            k: promote(k, x, dtype, device) for k, x in (point_data or {}).items() if k != "x"
+        }
+        for name, x in points.items():
+            if x.dim() == 0 or x.shape[0] != self.n_points:
+                raise ValueError(
+                    f"point_data[{name!r}] has shape {tuple(x.shape)}; "
+                    f"its first size must be the number of points, {self.n_points}"
+                )
+        return FormData(
+            points,
+            {k: self._cell_values(k, x) for k, x in (element_data or {}).items()},
+            {k: promote(k, x, dtype, device) for k, x in (scalar_data or {}).items()},
+        )
+
+    def _cell_values(self, name: str, given: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if not isinstance(given, Mapping):
+            if len(self.elements) > 1:
+                raise ValueError(
+                    f"element_data[{name!r}]: the mesh has cells of types {self.element_types}; "
+                    "give {type: values} with an entry for each"
+                )
+            given = {self.element_types[0]: given}
+        missing = set(self.elements) - set(given)
+        if missing:
+            raise ValueError(f"element_data[{name!r}] lacks cell types {sorted(missing)}")
+        values = {}
+        for kind, cells in self.elements.items():
+            x = promote(name, given[kind], self.dtype, self.device)
+            if x.dim() == 0 or x.shape[0] != cells.shape[0]:
+                raise ValueError(
+                    f"element_data[{name!r}] has shape {tuple(x.shape)}; its first size must be "
+                    f"the number of {kind} cells, {cells.shape[0]}"
+                )
+            values[kind] = x
+        return values
+
+    def _degree(self, kind: str) -> int:
+        return max(self.quadrature_order, 2 * cell_type(kind).order)
+
+    def _table(self, kind: str) -> Tabulation:
+        known = self._tables.get(kind)
+        like = self.points
+        if known is None or (known.values.dtype, known.values.device) != (like.dtype, like.device):
+            known = tabulation(kind, *quadrature(kind, self._degree(kind)), like)
+            self._tables[kind] = known
+        return known
+
+    def _cell_geometry(self, kind: str) -> CellGeometry:
+        """Geometry of all cells of a type; kept while the coordinates stay as they are."""
+        points = self.points
+        known = self._geometry.get(kind)
+        if known is not None and known[0] is points and known[1] == points._version:
+            return known[2]
+        geometry = cell_geometry(kind, points[self.elements[kind]], self._table(kind))
+        if not points.requires_grad:
+            self._geometry[kind] = (points, points._version, geometry)
+        return geometry
+
+    def _integrals(
+        self, form: Form, data: FormData, coefficients: Coefficients, contract: Contraction
+    ) -> Iterator[tuple[str, slice, Tensor]]:
+        """Element tensors of `form`, block by block: cell type, block, ``[E, B, ..., k]``."""
+        function = getattr(form.function, "__func__", form.function)
+        for kind, cells in self.elements.items():
+            table, geometry = self._table(kind), self._cell_geometry(kind)
+            size = max(1, _BLOCK_NUMBERS // (len(table.weights) * (1 + self.dimension) ** 2))
+            for start in range(0, max(cells.shape[0], 1), size):
+                block = slice(start, min(start + size, cells.shape[0]))
+                local = geometry.slice(block)
+                arguments, grid = self._arguments(form, data, kind, block, local, table)
+                c = coefficients(form, arguments, self.dimension, self.points)
+                if function not in self._linear:
+                    check_linear(form, arguments, self.dimension, self.points, c)
+                yield kind, block, contract(form, c.unflatten(0, grid), local, table)
+        self._linear.add(function)
+
+    def _arguments(
+        self,
+        form: Form,
+        data: FormData,
+        kind: str,
+        block: slice | Tensor,
+        geometry: CellGeometry,
+        table: Tabulation,
+        normal: Tensor | None = None,
+    ) -> tuple[dict[str, Tensor], tuple[int, int]]:
+        """Values of the non-basis arguments on a block of cells.
+
+        Returns
+        -------
+        values, (E, Q)
+            ``[E * Q, ...]`` each, constants under ``name + "="``; ``E`` or ``Q`` is 1 where
+            nothing varies with the cell or inside it.
+        """
+        at_points, at_cells, constants = {}, {}, {}
+        cells = self.elements[kind][block]
+        for argument in form.arguments:
+            name, key = argument.name, argument.key
+            if argument.kind == "x":
+                at_points[name] = interpolate(self.points, cells, table)
+            elif argument.kind == "field":
+                at_points[name] = interpolate(data.point_data[key], cells, table)
+            elif argument.kind == "gradient":
+                at_points[name] = gradient(data.point_data[key], cells, table, geometry)
+            elif argument.kind == "normal" and normal is not None:
+                at_points[name] = normal.expand(-1, len(table.weights), -1)
+            elif argument.kind == "cell":
+                at_cells[name] = data.element_data[key][kind][block]
+            elif argument.kind == "scalar":
+                constants[name + "="] = data.scalar_data[key]
+            elif argument.kind == "gradx":
+                eye = torch.eye(self.dimension, dtype=self.dtype, device=self.device)
+                constants[name + "="] = eye
+        n_cells = cells.shape[0] if at_points or at_cells else 1
+        n_points = len(table.weights) if at_points else 1
+        values = {name: x.flatten(0, 1) for name, x in at_points.items()}
+        for name, x in at_cells.items():
+            values[name] = x.repeat_interleave(n_points, dim=0) if n_points > 1 else x
+        return values | constants, (n_cells, n_points)
+
+
+def accumulate(total: Tensor | None, n: int, index: Tensor, local: Tensor) -> Tensor:
+    """Add rows ``local [..., k]`` into ``total [n, k]`` at `index`; `total` is made if it is None.
+
+    Raises
+    ------
+    FormError
+        If the rows changed their width or dtype since `total` was made.
+    """
+    rows = local.flatten(0, -2)
+    if total is None:
+        total = rows.new_zeros(n, rows.shape[1])
+    if (total.dtype, total.shape[1]) != (rows.dtype, rows.shape[1]):
+        raise FormError(
+            f"the form gives {total.dtype} with {total.shape[1]} components on some cells and "
+            f"{rows.dtype} with {rows.shape[1]} on others"
+        )
+    return total.index_add(0, index.reshape(-1), rows)
+
+
+def interpolate(field: Tensor, cells: Tensor, table: Tabulation) -> Tensor:
+    """Values ``[E, Q, ...]`` of nodal data ``[n, ...]`` at the quadrature points of `cells`."""
+    nodal = _flat(field[cells])
+    values = torch.einsum("qb,ebr->eqr", table.values.to(nodal.dtype), nodal)
+    return values.reshape(*values.shape[:2], *field.shape[1:])
+
+
+def gradient(field: Tensor, cells: Tensor, table: Tabulation, geometry: CellGeometry) -> Tensor:
+    """Physical gradients ``[E, Q, ..., D]`` of nodal data at the quadrature points of `cells`."""
+    nodal = _flat(field[cells])
+    reference = torch.einsum("qbk,ebr->eqrk", table.gradients.to(nodal.dtype), nodal)
+    physical = reference @ geometry.inverse.to(nodal.dtype)
+    return physical.reshape(*physical.shape[:2], *field.shape[1:], physical.shape[-1])
+
+
+def _flat(nodal: Tensor) -> Tensor:
+    return nodal.flatten(2) if nodal.dim() > 2 else nodal.unsqueeze(2)
+
+
+def _checked_order(order: int) -> int:
+    if not isinstance(order, int) or isinstance(order, bool) or order < 1:
+        raise ValueError(f"quadrature_order must be an integer >= 1, got {order!r}")
+    return order
+
+
+def check_project(project: str) -> None:
+    """Refuse a `project` that is neither ``"reduce"`` nor ``"sparse"``."""
+    if project not in ("reduce", "sparse"):
+        raise ValueError(f"project must be 'reduce' or 'sparse', got {project!r}")

@@ -1,0 +1,112 @@
+"""Ready-made weak forms."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tensormesh.assemble.element import ElementAssembler
+from tensormesh.assemble.node import NodeAssembler
+
+
+class LaplaceElementAssembler(ElementAssembler):
+    """Stiffness of the Laplacian: ``grad u . grad v``."""
+
+    def forward(self, gradu: Tensor, gradv: Tensor) -> Tensor:
+        """Integrand."""
+        return gradu @ gradv
+
+
+class MassElementAssembler(ElementAssembler):
+    """Mass: ``u v``."""
+
+    def forward(self, u: Tensor, v: Tensor) -> Tensor:
+        """Integrand."""
+        return u * v
+
+
+class LinearElasticityElementAssembler(ElementAssembler):
+    """Small-strain isotropic elasticity; ``H = D`` unknowns a node. In 2-D, plane strain.
+
+    Parameters
+    ----------
+    E
+        Young's modulus (force per area).
+    nu
+        Poisson's ratio, between -1 and 0.5 exclusive.
+
+    References
+    ----------
+    T. J. R. Hughes, The Finite Element Method, Dover 2000, section 2.7.
+    """
+
+    def __post_init__(self, E: float | Tensor = 1.0, nu: float | Tensor = 0.3) -> None:
+        """Set the Lame constants ``lam`` and ``mu`` from `E` and `nu`."""
+        ratio = torch.as_tensor(nu).detach()
+        if bool((ratio <= -1).any()) or bool((ratio >= 0.5).any()):
+            raise ValueError(f"nu must lie between -1 and 0.5, got {nu}")
+        self.lam = E * nu / ((1 + nu) * (1 - 2 * nu))
+        self.mu = E / (2 * (1 + nu))
+
+    def forward(self, gradu: Tensor, gradv: Tensor) -> Tensor:
+        """``sigma(u e_b) : eps(v e_a)`` for each pair of directions ``a, b``."""
+        identity = torch.eye(gradu.shape[0], dtype=gradu.dtype, device=gradu.device)
+        shear = (gradu @ gradv) * identity + torch.outer(gradu, gradv)
+        return self.lam * torch.outer(gradv, gradu) + self.mu * shear
+
+
+def const_node_assembler(c: float | Tensor = 1.0) -> type[NodeAssembler]:
+    """Class of the linear form ``c v``.
+
+    Parameters
+    ----------
+    c
+        Number, or ``[H]`` for ``H`` unknowns a node. ``from_mesh(mesh, c=...)`` overrides it.
+
+    Returns
+    -------
+    type
+        Subclass of `NodeAssembler`.
+    """
+    default = c
+
+    class ConstNodeAssembler(NodeAssembler):
+        """Load of constant density."""
+
+        def __post_init__(self, c: float | Tensor = default) -> None:
+            self.c = torch.as_tensor(c, dtype=None if isinstance(c, Tensor) else self.dtype)
+            self.c = self.c.to(self.device)
+
+        def forward(self, v: Tensor) -> Tensor:
+            return self.c.to(torch.promote_types(self.c.dtype, v.dtype)) * v
+
+    return ConstNodeAssembler
+
+
+def func_node_assembler(f: Callable[[Tensor], Any] = lambda x: x) -> type[NodeAssembler]:
+    """Class of the linear form ``f(x) v``.
+
+    Parameters
+    ----------
+    f
+        From the coordinate ``[D]`` to a number or ``[H]``, in torch operations without branches
+        on values. ``from_mesh(mesh, f=...)`` overrides it.
+
+    Returns
+    -------
+    type
+        Subclass of `NodeAssembler`.
+    """
+    default = f
+
+    class FuncNodeAssembler(NodeAssembler):
+        """Load of density ``f(x)``."""
+
+        def __post_init__(self, f: Callable[[Tensor], Any] = default) -> None:
+            self.f = f
+
+        def forward(self, v: Tensor, x: Tensor) -> Tensor:
+            return self.f(x) * v
+
+    return FuncNodeAssembler

@@ -1,0 +1,169 @@
+"""From the signature of a weak form to what each argument means."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Kind = Literal["trial", "test", "x", "gradx", "normal", "field", "gradient", "cell", "scalar"]
+
+_BASIS = {"u": "trial", "gradu": "trial", "v": "test", "gradv": "test"}
+RESERVED = frozenset([*_BASIS, "x", "gradx"])
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a weak form.
+
+    Parameters
+    ----------
+    name
+        As written in the signature.
+    kind
+        Where its value comes from.
+    key
+        Name of the data behind it: ``"T"`` for the argument ``gradT``.
+    """
+
+    name: str
+    kind: Kind
+    key: str
+
+
+@dataclass(frozen=True)
+class FormData:
+    """Data of one call: fields, values per cell, constants.
+
+    Parameters
+    ----------
+    point_data
+        Name -> ``[n_points, ...]``.
+    element_data
+        Name -> ``{cell type: [n_cells, ...]}``.
+    scalar_data
+        Name -> number or tensor, the same everywhere.
+    """
+
+    point_data: Mapping[str, Tensor] = field(default_factory=dict)
+    element_data: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    scalar_data: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        seen: dict[str, str] = {}
+        for group in ("point_data", "element_data", "scalar_data"):
+            for name in getattr(self, group):
+                if name in RESERVED - {"x"}:
+                    raise ValueError(f"{group}[{name!r}]: the name is reserved for the basis")
+                if name in seen:
+                    raise ValueError(f"{name!r} is in {seen[name]} and in {group}; rename one")
+                seen[name] = group
+
+
+@dataclass(frozen=True)
+class Form:
+    """A weak form and its arguments in order."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Argument, ...]
+
+    def uses(self, name: str) -> bool:
+        """Whether the form has an argument called `name`."""
+        return any(a.name == name for a in self.arguments)
+
+    def of_kind(self, *kinds: Kind) -> list[Argument]:
+        """Arguments of the given kinds, in order."""
+        return [a for a in self.arguments if a.kind in kinds]
+
+
+def bind(
+    function: Callable[..., Any],
+    data: FormData,
+    basis: tuple[str, ...],
+    *,
+    normal: bool = False,
+) -> Form:
+    """Match the arguments of `function` with the basis and the data, by name.
+
+    Parameters
+    ----------
+    function
+        The weak form at one point.
+    data
+        Data of this call.
+    basis
+        Basis arguments that the form may have, of ``u gradu v gradv``.
+    normal
+        Whether ``n`` is the outward facet normal.
+
+    Raises
+    ------
+    ValueError
+        If an argument is unknown, or is not a plain positional one.
+    """
+    arguments = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ValueError(f"{_name(function)}: argument {parameter} is not allowed: name each")
+        arguments.append(_argument(function, name, data, basis, normal))
+    return Form(function, tuple(arguments))
+
+
+def _argument(
+    function: Callable[..., Any], name: str, data: FormData, basis: tuple[str, ...], normal: bool
+) -> Argument:
+    if name in basis:
+        return Argument(name, _BASIS[name], name)  # type: ignore[arg-type]
+    if name in ("x", "gradx"):
+        return Argument(name, name, name)  # type: ignore[arg-type]
+    if name in data.point_data:
+        return Argument(name, "field", name)
+    if name in data.element_data:
+        return Argument(name, "cell", name)
+    if name in data.scalar_data:
+        return Argument(name, "scalar", name)
+    if name.startswith("grad") and name[4:] in data.point_data:
+        return Argument(name, "gradient", name[4:])
+    if normal and name == "n":
+        return Argument(name, "normal", name)
+    known = [*basis, "x", "gradx", *(["n"] if normal else [])]
+    known += [*data.point_data, *(f"grad{k}" for k in data.point_data)]
+    known += [*data.element_data, *data.scalar_data]
+    raise ValueError(
+        f"{_name(function)}: nothing is called {name!r}; the form can name {', '.join(known)}; "
+        "give fields in point_data, values per cell in element_data, constants in scalar_data"
+    )
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def promote(name: str, value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Tensor on `device` in a dtype that meets `dtype` without loss.
+
+    Integers, bools and narrower floats widen to `dtype`; complex data stay complex.
+
+    Raises
+    ------
+    TypeError
+        If the data are no numbers, or are wider than the mesh, so that a cast would lose digits.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return torch.tensor(value, dtype=dtype, device=device)
+    try:
+        tensor = torch.as_tensor(value, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name} must be a tensor or a number, got {type(value).__name__}"
+        ) from error
+    common = torch.promote_types(tensor.dtype, dtype)
+    real = torch.promote_types(dtype, torch.complex32) if common.is_complex else dtype
+    if common != real:
+        raise TypeError(
+            f"{name} is {tensor.dtype} on a {dtype} mesh: converting would lose digits; "
+            f"use mesh.double() or {name}.to({dtype})"
+        )
+    return tensor.to(common)

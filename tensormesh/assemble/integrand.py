@@ -1,0 +1,235 @@
+"""A weak form at points, as the tensor of its coefficients.
+
+A bilinear form is linear in ``(u, grad u)`` and in ``(v, grad v)``. Called on the unit inputs of
+both, it yields its coefficients; the element tensor is then a product of matrices. No pair of
+basis functions is ever passed to the user's function.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from tensormesh.assemble.form import Form
+
+Side = Literal["trial", "test"]
+_NAMES: dict[Side, tuple[str, str]] = {"trial": ("u", "gradu"), "test": ("v", "gradv")}
+
+
+class FormError(ValueError):
+    """A weak form that is not linear in its basis arguments, or returns the wrong thing."""
+
+
+def unit_inputs(form: Form, side: Side, dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Unit values and gradients of one side: ``[T]`` and ``[T, dim]``.
+
+    Only inputs that the form uses get a row: the value first, then one per direction.
+    """
+    value, gradient = (form.uses(name) for name in _NAMES[side])
+    n = int(value) + (dim if gradient else 0)
+    eye = torch.eye(n, dtype=like.dtype, device=like.device)
+    none = like.new_zeros(n, dim)
+    return (eye[:, 0] if value else none[:, 0]), (eye[:, int(value) :] if gradient else none)
+
+
+def bilinear_coefficients(form: Form, data: Mapping[str, Tensor], dim: int, like: Tensor) -> Tensor:
+    """Coefficients of a bilinear form at points.
+
+    Parameters
+    ----------
+    form
+        The form.
+    data
+        Value of each further argument: ``[N, ...]``, or constants under ``name + "="``.
+    dim
+        Space dimension.
+    like
+        Gives dtype and device of the unit inputs.
+
+    Returns
+    -------
+    Tensor
+        ``[N, T, A]`` or ``[N, T, A, H, H]``: test inputs ``T``, trial inputs ``A``; ``N = 1``
+        where nothing varies.
+    """
+    names, tensors, vary = _split(data)
+
+    def at_point(u: Any, gu: Any, v: Any, gv: Any, *rest: Any) -> Any:
+        return _call(form, {"u": u, "gradu": gu, "v": v, "gradv": gv}, names, rest)
+
+    constants = (None,) * len(tensors)
+    over_trial = vmap(at_point, in_dims=(0, 0, None, None, *constants))
+    over_test = vmap(over_trial, in_dims=(None, None, 0, 0, *constants))
+    trial, test = (unit_inputs(form, side, dim, like) for side in ("trial", "test"))
+    result = _over_points(over_test, (*trial, *test), tensors, vary)
+    _check_shape(form, result, 3, "a number or an [H, H] tensor", square=True)
+    return result
+
+
+def linear_coefficients(form: Form, data: Mapping[str, Tensor], dim: int, like: Tensor) -> Tensor:
+    """Coefficients of a linear form at points: ``[N, T]`` or ``[N, T, H]``.
+
+    Parameters as of `bilinear_coefficients`.
+    """
+    names, tensors, vary = _split(data)
+
+    def at_point(v: Any, gv: Any, *rest: Any) -> Any:
+        return _call(form, {"v": v, "gradv": gv}, names, rest)
+
+    over_test = vmap(at_point, in_dims=(0, 0, *(None,) * len(tensors)))
+    test = unit_inputs(form, "test", dim, like)
+    result = _over_points(over_test, test, tensors, vary)
+    _check_shape(form, result, 2, "a number or an [H] tensor")
+    return result
+
+
+def facet_coefficients(form: Form, data: Mapping[str, Tensor], dim: int, like: Tensor) -> Tensor:
+    """Coefficients of a linear facet form: ``[N, T]`` or ``[N, T, H]``.
+
+    The form sees a basis axis: the unit inputs stand in for the basis of the cell.
+    """
+    names, tensors, vary = _split(data)
+
+    def at_point(v: Any, gv: Any, *rest: Any) -> Any:
+        return _call(form, {"v": v, "gradv": gv, "u": v, "gradu": gv}, names, rest)
+
+    test = _facet_units(form, dim, like)
+    result = _over_points(at_point, test, tensors, vary)
+    _check_shape(form, result, 2, "a [B] or a [B, H] tensor, B the basis axis of v")
+    if result.shape[1] != test[0].shape[0]:
+        raise FormError(f"{_label(form)} must keep the basis axis of v first: return [B] or [B, H]")
+    return result
+
+
+def _facet_units(form: Form, dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    side: Side = "trial" if form.of_kind("trial") else "test"
+    return unit_inputs(form, side, dim, like)
+
+
+def _split(data: Mapping[str, Tensor]) -> tuple[list[str], list[Tensor], list[int | None]]:
+    names = [key.removesuffix("=") for key in data]
+    return names, list(data.values()), [None if key.endswith("=") else 0 for key in data]
+
+
+def _call(form: Form, basis: Mapping[str, Any], names: list[str], rest: tuple[Any, ...]) -> Any:
+    values = {**basis, **dict(zip(names, rest, strict=True))}
+    result = form.function(**{a.name: values[a.name] for a in form.arguments})
+    if not isinstance(result, Tensor):
+        raise FormError(f"{_label(form)} returned {type(result).__name__}, expected a tensor")
+    return result
+
+
+def _over_points(
+    function: Any, units: tuple[Tensor, ...], tensors: list[Tensor], vary: list[int | None]
+) -> Tensor:
+    if all(axis is None for axis in vary):
+        result: Tensor = function(*units, *tensors).unsqueeze(0)
+        return result
+    in_dims = (*(None,) * len(units), *vary)
+    n = next(t.shape[0] for t, axis in zip(tensors, vary, strict=True) if axis == 0)
+    if n == 0:
+        # vmap refuses an empty axis; a part without cells still has to learn the result's shape.
+        dummy = [
+            t.new_zeros(1, *t.shape[1:]) if axis == 0 else t
+            for t, axis in zip(tensors, vary, strict=True)
+        ]
+        shape: Tensor = vmap(function, in_dims=in_dims)(*units, *dummy)
+        return shape[:0]
+    result = vmap(function, in_dims=in_dims)(*units, *tensors)
+    return result
+
+
+def _check_shape(
+    form: Form, result: Tensor, lead: int, expected: str, square: bool = False
+) -> None:
+    block = result.shape[lead:]
+    allowed = (0, 2) if square else (0, 1)
+    if len(block) not in allowed or (square and len(block) == 2 and block[0] != block[1]):
+        raise FormError(
+            f"{_label(form)} returned shape {tuple(block)} at a point, expected {expected}"
+        )
+
+
+def _label(form: Form) -> str:
+    return getattr(form.function, "__qualname__", repr(form.function))
+
+
+# -- linearity ---------------------------------------------------------------------------------
+
+_N_SAMPLES = 4
+_PROBES = {"trial": (0.83, 0.61), "test": (-0.57, 0.94)}  # any numbers without a pattern
+
+
+def check_linear(
+    form: Form,
+    data: Mapping[str, Tensor],
+    dim: int,
+    like: Tensor,
+    coefficients: Tensor,
+    *,
+    basis_axis: bool = False,
+) -> None:
+    """Compare the form at a few points with its coefficients, for an input that is no unit input.
+
+    Parameters
+    ----------
+    form, data, dim, like
+        As of `bilinear_coefficients`.
+    coefficients
+        What that function returned: ``[N, T, A, ...]``, or ``[N, T, ...]`` of a linear form.
+    basis_axis
+        Whether the form sees a basis axis, as facet forms do.
+
+    Raises
+    ------
+    FormError
+        If they differ: the form has a constant or a non-linear term in ``u`` or ``v``.
+    """
+    n = coefficients.shape[0]
+    picks = sorted({i * (n - 1) // (_N_SAMPLES - 1) for i in range(_N_SAMPLES)}) if n else []
+    sides: list[Side] = [s for s in ("test", "trial") if form.of_kind(s)]  # type: ignore[arg-type]
+    weights = [_probe(form, side, dim, like) for side in sides]
+    with torch.no_grad():
+        for i in picks:
+            here = {k: v if k.endswith("=") else v[i] for k, v in data.items()}
+            expected = coefficients[i]
+            for w in weights:
+                expected = torch.tensordot(w.to(expected.dtype), expected, dims=1)
+            basis: dict[str, Tensor] = {}
+            for side, w in zip(sides, weights, strict=True):
+                basis |= _as_input(form, side, dim, w)
+            names, tensors, _ = _split(here)
+            if basis_axis:
+                basis = {name: x.unsqueeze(0) for name, x in basis.items()}
+            found = _call(form, basis, names, tuple(tensors))
+            if basis_axis:
+                found = found.squeeze(0)
+            _compare(form, found, expected, coefficients[i])
+
+
+def _probe(form: Form, side: Side, dim: int, like: Tensor) -> Tensor:
+    n = unit_inputs(form, side, dim, like)[0].shape[0]
+    base, ratio = _PROBES[side]
+    return torch.tensor(
+        [base * (1 + ratio * k) for k in range(n)], dtype=like.dtype, device=like.device
+    )
+
+
+def _as_input(form: Form, side: Side, dim: int, w: Tensor) -> dict[str, Tensor]:
+    names = _NAMES[side]
+    has_value = form.uses(names[0])
+    gradient = w[int(has_value) :] if form.uses(names[1]) else w.new_zeros(dim)
+    return {names[0]: w[0] if has_value else w.new_zeros(()), names[1]: gradient}
+
+
+def _compare(form: Form, found: Tensor, expected: Tensor, coefficients: Tensor) -> None:
+    scale = float(coefficients.abs().amax()) if coefficients.numel() else 0.0
+    scale = max(scale, float(found.abs().amax()) if found.numel() else 0.0)
+    tolerance = 1e4 * torch.finfo(coefficients.dtype).eps * scale
+    if float((found - expected).abs().amax() if found.numel() else 0.0) > tolerance:
+        raise FormError(
+            f"{_label(form)} is not linear in its basis arguments: a matrix cannot represent it; "
+            "remove constant and non-linear terms in u, gradu, v, gradv"
+        )

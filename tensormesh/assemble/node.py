@@ -1,0 +1,102 @@
+"""`NodeAssembler`: linear forms on cells, as vectors."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from tensormesh.assemble.base import Assembler, ElementData, accumulate, check_project
+from tensormesh.assemble.contract import element_vectors
+from tensormesh.assemble.form import FormData, bind
+from tensormesh.assemble.integrand import FormError, linear_coefficients
+from tensormesh.assemble.topology import Topology
+
+
+class NodeAssembler(Assembler):
+    """Vector of a linear form.
+
+    Subclass it and define ``forward`` at one point, with the test function ``v``, ``gradv``, the
+    coordinate ``x``, fields, values per cell and constants. It returns a number, or ``[H]`` for
+    ``H`` unknowns a node.
+
+    Examples
+    --------
+    >>> import tensormesh as tm
+    >>> class Load(tm.NodeAssembler):
+    ...     def forward(self, v, x):
+    ...         return x[0] * v
+    >>> mesh = tm.Mesh.gen_rectangle(chara_length=0.5)
+    >>> round(float(Load.from_mesh(mesh)().sum()), 12)
+    0.5
+    """
+
+    _family = "node"
+
+    @classmethod
+    def from_elements(
+        cls,
+        points: Tensor,
+        elements: Mapping[str, Tensor],
+        quadrature_order: int = 2,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        project: str = "reduce",
+        *args: Any,
+        **kwargs: Any,
+    ) -> Self:
+        """Assembler on bare arrays: `points` ``[n, D]`` and ``{cell type: [E, B]}``."""
+        check_project(project)
+        cells = {name: cell.to(device, torch.int64) for name, cell in elements.items()}
+        return cls._create(
+            Topology(points.to(device, dtype), cells), quadrature_order, args, kwargs
+        )
+
+    def forward(self, *arguments: Tensor) -> Tensor:
+        """Integrand at one point; see the class."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(self, v, ...)")
+
+    def __call__(
+        self,
+        points: Tensor | None = None,
+        func: Callable[..., Tensor] | None = None,
+        point_data: Mapping[str, Tensor] | None = None,
+        scalar_data: Mapping[str, Any] | None = None,
+        batch_size: int = 1,
+        *,
+        element_data: ElementData | None = None,
+    ) -> Tensor:
+        """Assemble the vector.
+
+        Parameters
+        ----------
+        points, func, point_data, scalar_data, batch_size, element_data
+            As of `ElementAssembler.__call__`.
+
+        Returns
+        -------
+        Tensor
+            ``[n * H]``, node-major; differentiable in points and data.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As of `ElementAssembler.__call__`.
+        """
+        self._set_points(points)
+        values, _ = self._node_values(func, self._data(point_data, element_data, scalar_data))
+        return values.reshape(-1)
+
+    def _node_values(
+        self, func: Callable[..., Tensor] | None, data: FormData
+    ) -> tuple[Tensor, int]:
+        """Values ``[n, H]`` and ``H``."""
+        form = bind(func or self.forward, data, ("v", "gradv"))
+        if not form.of_kind("test"):
+            raise FormError(f"{type(self).__name__}: a linear form needs one of v, gradv")
+        values: Tensor | None = None
+        for kind, block, local in self._integrals(form, data, linear_coefficients, element_vectors):
+            values = accumulate(values, self.n_points, self.elements[kind][block], local)
+        if values is None:
+            raise ValueError("the mesh has no cells")
+        return values, values.shape[1]
