@@ -207,6 +207,10 @@ class SparseMatrix(_FEMSparsityMixin, SparseTensor):  # type: ignore[misc]
             )
         return x.to(self.values.device)
 
+    def _rows_without_entries(self) -> Tensor:
+        """Bool per row: unknowns without an equation."""
+        return self.pattern.empty_rows()
+
     def _column_values(self, x: Tensor) -> Tensor:
         """`x` per row, extended to all columns that rows of this matrix name."""
         return x

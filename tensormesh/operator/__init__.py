@@ -1,0 +1,5 @@
+"""Operators on assembled systems: constraints."""
+
+from tensormesh.operator.condenser import Condenser
+
+__all__ = ["Condenser"]
