@@ -1,0 +1,101 @@
+"""What the pages show runs: every Python block of the README and of the first page."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import tensormesh
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ["README.md", "docs/index.md"]
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TIMEOUT = 120.0
+
+
+@dataclass(frozen=True)
+class Block:
+    """A program in a page, and the line where it starts."""
+
+    page: str
+    line: int
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks_of(page: str) -> list[Block]:
+    text = (ROOT / page).read_text()
+    return [
+        Block(page, text.count("\n", 0, match.start(1)) + 1, match[1])
+        for match in BLOCK.finditer(text)
+    ]
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+PARALLEL_BLOCKS = [block for block in BLOCKS if "init_process_group" in block.code]
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Standard output of a command run in `folder`; a failure shows what it said."""
+    # A launcher's variables must not reach the child, or it would take itself for a rank.
+    launcher = ("TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "GROUP_")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(launcher)}
+    environment["OMP_NUM_THREADS"] = "1"
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def largest_value(output: str) -> list[float]:
+    return [float(number) for number in re.findall(r"largest value ([\d.]+)", output)]
+
+
+def torsion_maximum(terms: int = 60) -> float:
+    """Largest value of u where -Laplace u = 1 on the unit square, 0 on its boundary: a series."""
+    odd = range(1, 2 * terms, 2)
+    signs = [(-1) ** ((m - 1) // 2 + (n - 1) // 2) for m in odd for n in odd]
+    values = [16 / (3.141592653589793**4 * m * n * (m * m + n * n)) for m in odd for n in odd]
+    return sum(sign * value for sign, value in zip(signs, values, strict=True))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_has_a_program_and_no_block_is_overlooked(page: str) -> None:
+    fences = re.findall(r"^\s*```\s*python", (ROOT / page).read_text(), re.MULTILINE)
+    assert len(blocks_of(page)) == len(fences) > 0
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_block_runs_when_pasted(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "pasted.py").write_text(block.code)
+    output = run([sys.executable, "-W", "error", "pasted.py"], tmp_path)
+    assert output.strip()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pasted.py"]
+
+
+@pytest.mark.parametrize("block", PARALLEL_BLOCKS, ids=str)
+def test_block_runs_on_two_ranks(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "pasted.py").write_text(block.code)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    alone = run([sys.executable, "pasted.py"], tmp_path)
+    assert run([*launch, "--nproc-per-node", "2", "pasted.py"], tmp_path) == 2 * alone
+
+
+def test_readme_shows_the_right_number(tmp_path: Path) -> None:
+    (tmp_path / "pasted.py").write_text(blocks_of("README.md")[0].code)
+    (value,) = largest_value(run([sys.executable, "pasted.py"], tmp_path))
+    rounding, interpolation = 0.0005, 0.05**2 / 8  # three digits; h^2 / 8 |D^2 u|
+    assert value == pytest.approx(torsion_maximum(), abs=rounding + interpolation)
+
+
+def test_reference_lists_every_public_name() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text()
+    listed = set(re.findall(r"^   ([A-Za-z_]\w*)$", page, re.MULTILINE))
+    assert listed >= {name for name in tensormesh.__all__ if not name.startswith("__")}
