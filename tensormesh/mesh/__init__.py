@@ -1,0 +1,5 @@
+"""Meshes: points, cells by type, data, files, facets."""
+
+from tensormesh.mesh.mesh import Mesh
+
+__all__ = ["Mesh"]

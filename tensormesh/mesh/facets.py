@@ -1,0 +1,218 @@
+"""Facets of the top-dimension cells: which are on the boundary, which belong to a group of cells.
+
+Facets are compared by their vertices, whatever the types of the cells, so a wedge and a hexahedron
+meet in one quadrilateral. Where a hexahedron meets two tetrahedra with no pyramid between, nothing
+is shared, and both sides count as boundary.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from tensormesh.element.cell_type import cell_type
+from tensormesh.element.facet import local_facets
+from tensormesh.mesh.row_keys import row_keys
+
+if TYPE_CHECKING:
+    from tensormesh.mesh.mesh import Mesh
+
+
+@dataclass(frozen=True)
+class FacetSet:
+    """Some facets of a mesh, each as a side of one cell.
+
+    Attributes
+    ----------
+    of
+        Top-dimension cell type: (cell, local facet), two int64 tensors (F,). The first indexes the
+        cells of that type, the second ``local_facets(type)``. Every top type is a key.
+    """
+
+    of: dict[str, tuple[Tensor, Tensor]]
+
+    def __len__(self) -> int:
+        return sum(len(cell) for cell, _ in self.of.values())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.of)
+
+    def __getitem__(self, kind: str) -> tuple[Tensor, Tensor]:
+        return self.of[kind]
+
+    def items(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+        """Pairs of cell type and (cell, local facet)."""
+        return iter(self.of.items())
+
+    def to(self, device: torch.device) -> "FacetSet":
+        """Move the indices to `device`."""
+        return FacetSet({k: (c.to(device), f.to(device)) for k, (c, f) in self.of.items()})
+
+
+def boundary_facets(mesh: "Mesh") -> FacetSet:
+    """Facets that exactly one top-dimension cell of `mesh` has, in order of cell and local facet.
+
+    Raises
+    ------
+    ValueError
+        If the mesh has no cells, or only vertices.
+    """
+    top = _cells_with_facets(mesh)
+    found = []
+    for n_vertices in _facet_sizes(top):
+        sides = _Sides(top, n_vertices)
+        keys = row_keys(sides.vertices(), mesh.n_points)
+        found.append(sides.locate(_occurring_once(keys)))
+    return _facet_set(top, found)
+
+
+def facets_of_cells(mesh: "Mesh", cells: dict[str, Tensor]) -> FacetSet:
+    """Find the sides of top-dimension cells that lower-dimension cells of `mesh` lie on.
+
+    Parameters
+    ----------
+    mesh
+        The mesh.
+    cells
+        Type: int64 indices into the cells of that type, one dimension below the top, for instance
+        ``mesh.group("inlet")``.
+
+    Returns
+    -------
+    FacetSet
+        One facet for each of `cells`. Where two cells share it, the first in the order of the mesh.
+
+    Raises
+    ------
+    ValueError
+        If a type has another dimension, or no top-dimension cell has the facet.
+    KeyError
+        If the mesh has no cells of a type.
+    """
+    top = _cells_with_facets(mesh)
+    _check_facet_dimension(mesh, cells)
+    found = []
+    for n_vertices in sorted({cell_type(kind).n_vertices for kind in cells}):
+        sides = _Sides(top, n_vertices)
+        kinds = [kind for kind in cells if cell_type(kind).n_vertices == n_vertices]
+        wanted = [mesh.cells[kind][cells[kind], :n_vertices] for kind in kinds]
+        position = _first_positions(sides.vertices(), torch.cat(wanted), mesh.n_points)
+        for kind, of_kind in zip(kinds, position.split([len(w) for w in wanted]), strict=True):
+            _check_found(kind, cells[kind], of_kind)
+        found.append(sides.locate(position))
+    return _facet_set(top, found)
+
+
+def facet_nodes_mask(mesh: "Mesh", facets: FacetSet) -> Tensor:
+    """Nodes that lie on one of `facets`, the mid-nodes of edges and faces included.
+
+    Returns
+    -------
+    Tensor
+        (n,), bool.
+    """
+    mask = torch.zeros(mesh.n_points, dtype=torch.bool, device=mesh.device)
+    for kind, (cell, local) in facets.items():
+        for number, facet in enumerate(local_facets(kind)):
+            nodes = mesh.cells[kind][:, list(facet.nodes)]
+            mask[nodes[cell[local == number]]] = True
+    return mask
+
+
+class _Sides:
+    """All facets with `n_vertices` vertices, cell by cell, one cell type after the other."""
+
+    def __init__(self, top: dict[str, Tensor], n_vertices: int) -> None:
+        self.n_vertices = n_vertices
+        self.cells = top
+        self.local = {
+            kind: [i for i, f in enumerate(local_facets(kind)) if len(f.vertices) == n_vertices]
+            for kind in top
+        }
+
+    def vertices(self) -> Tensor:
+        """(F, n_vertices), the vertices of each in increasing order."""
+        rows = []
+        for kind, cells in self.cells.items():
+            numbers = [v for i in self.local[kind] for v in local_facets(kind)[i].vertices]
+            n_facets = len(cells) * len(self.local[kind])
+            rows.append(cells[:, numbers].reshape(n_facets, self.n_vertices))
+        return torch.cat(rows).sort(dim=1).values
+
+    def locate(self, positions: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """Type: (cell, local facet) of the rows `positions` (P,) of `vertices`."""
+        located, start = {}, 0
+        for kind, cells in self.cells.items():
+            width = len(self.local[kind])
+            stop = start + width * len(cells)
+            here = positions[(positions >= start) & (positions < stop)] - start
+            local = torch.tensor(self.local[kind], device=positions.device)
+            if width:
+                located[kind] = (here // width, local[here % width])
+            start = stop
+        return located
+
+
+def _cells_with_facets(mesh: "Mesh") -> dict[str, Tensor]:
+    top = mesh.top_cells()
+    if not top or mesh.tdim == 0:
+        raise ValueError(f"Facets need cells of dimension 1 or more, the mesh has {list(top)}.")
+    return top
+
+
+def _facet_sizes(top: dict[str, Tensor]) -> list[int]:
+    return sorted({len(facet.vertices) for kind in top for facet in local_facets(kind)})
+
+
+def _occurring_once(keys: Tensor) -> Tensor:
+    """Positions of the values that `keys` has once, increasing."""
+    ordered, position = keys.sort()
+    if not len(keys):
+        return position
+    differs = ordered[1:] != ordered[:-1]
+    end = differs.new_ones(1)
+    once = torch.cat([end, differs]) & torch.cat([differs, end])
+    return position[once].sort().values
+
+
+def _first_positions(rows: Tensor, wanted: Tensor, bound: int) -> Tensor:
+    """First position in `rows` of each of `wanted`, in whatever order its entries; -1 for none."""
+    keys = row_keys(torch.cat([rows, wanted.sort(dim=1).values]), bound)
+    have, want = keys.split([len(rows), len(wanted)])
+    ordered, position = have.sort(stable=True)
+    start = torch.searchsorted(ordered, want)
+    found = start < torch.searchsorted(ordered, want, right=True)
+    position = torch.cat([position, position.new_tensor([-1])])
+    return torch.where(found, position[start], -1)
+
+
+def _facet_set(top: dict[str, Tensor], found: list[dict[str, tuple[Tensor, Tensor]]]) -> FacetSet:
+    """Join what was found for each number of vertices, in order of cell and local facet."""
+    of = {}
+    for kind, cells in top.items():
+        parts = [by_kind[kind] for by_kind in found if kind in by_kind]
+        cell = torch.cat([cells.new_empty(0), *(part[0] for part in parts)])
+        local = torch.cat([cells.new_empty(0), *(part[1] for part in parts)])
+        order = (cell * len(local_facets(kind)) + local).argsort(stable=True)
+        of[kind] = (cell[order], local[order])
+    return FacetSet(of)
+
+
+def _check_facet_dimension(mesh: "Mesh", cells: dict[str, Tensor]) -> None:
+    for kind in cells:
+        if cell_type(kind).dim != mesh.tdim - 1:
+            raise ValueError(
+                f"Facets of this mesh have dimension {mesh.tdim - 1}, {kind!r} has "
+                f"{cell_type(kind).dim}; choose with mesh.group(name, dim={mesh.tdim - 1})."
+            )
+
+
+def _check_found(kind: str, index: Tensor, position: Tensor) -> None:
+    missing = index[position < 0]
+    if len(missing):
+        raise ValueError(
+            f"{len(missing)} of {len(index)} cells of type {kind!r} are no facet of a "
+            f"top-dimension cell, the first of them is cell {int(missing[0])}."
+        )

@@ -1,0 +1,126 @@
+"""Mesh files, through meshio; its printing and exiting become exceptions here."""
+
+import contextlib
+import io
+import logging
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+import meshio
+import torch
+
+from tensormesh.mesh.arrays import MeshArrays
+from tensormesh.mesh.convert import arrays_to_meshio
+from tensormesh.mesh.groups import groups_as_cell_data
+
+logger = logging.getLogger(__name__)
+
+_VTK_FORMATS = ("vtk", "vtk42", "vtk51", "vtu", "xdmf")
+
+
+def read_meshio(file_name: str | PathLike[str], file_format: str | None = None) -> meshio.Mesh:
+    """Read a file.
+
+    Parameters
+    ----------
+    file_name
+        Path of the file.
+    file_format
+        meshio's name of the format, None to tell by the first line (gmsh) or the suffix.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it cannot be read in that format.
+    """
+    path = Path(file_name)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no mesh file {str(path)!r}.")
+    with _as_value_error(f"Cannot read mesh file {str(path)!r}"):
+        return meshio.read(path, file_format or _sniffed(path))
+
+
+def write_meshio(
+    arrays: MeshArrays, file_name: str | PathLike[str], file_format: str | None = None
+) -> None:
+    """Write a file.
+
+    VTK formats: points are padded to three coordinates, bools written as integers, groups as cell
+    data ``group:<name>`` of 0 and 1, from which `read_meshio` makes groups again.
+
+    Parameters
+    ----------
+    arrays
+        The contents.
+    file_name
+        Path of the file.
+    file_format
+        meshio's name of the format, None to tell by the suffix.
+
+    Raises
+    ------
+    ValueError
+        If the format is unknown or cannot hold the mesh.
+    """
+    path = Path(file_name)
+    file_format = file_format or _format_of(path)
+    if file_format in _VTK_FORMATS:
+        arrays = _for_vtk(arrays)
+    with _as_value_error(f"Cannot write mesh file {str(path)!r}"):
+        meshio.write(path, arrays_to_meshio(arrays), file_format)
+
+
+def _sniffed(path: Path) -> str | None:
+    """``"gmsh"`` by the first line: the suffix .msh is also that of another format."""
+    with path.open("rb") as file:
+        return "gmsh" if file.readline().startswith((b"$MeshFormat", b"$Comments")) else None
+
+
+def _format_of(path: Path) -> str:
+    if path.suffix.lower() == ".msh":
+        return "gmsh"
+    formats = meshio.extension_to_filetypes.get(path.suffix.lower())
+    if not formats:
+        raise ValueError(
+            f"No mesh format has the suffix of {str(path)!r}; name one with file_format=, or use "
+            f"one of {', '.join(sorted(meshio.extension_to_filetypes))}."
+        )
+    return formats[0]
+
+
+def _for_vtk(arrays: MeshArrays) -> MeshArrays:
+    pad = arrays.points.new_zeros(len(arrays.points), 3 - arrays.points.shape[1])
+    arrays = groups_as_cell_data(arrays)
+    return MeshArrays(
+        torch.cat([arrays.points, pad], dim=1),
+        arrays.cells,
+        {name: _bool_as_int(data) for name, data in arrays.point_data.items()},
+        {
+            name: {kind: _bool_as_int(data) for kind, data in by_type.items()}
+            for name, by_type in arrays.cell_data.items()
+        },
+        {name: _bool_as_int(data) for name, data in arrays.field_data.items()},
+    )
+
+
+def _bool_as_int(data: torch.Tensor) -> torch.Tensor:
+    return data.to(torch.int8) if data.dtype == torch.bool else data
+
+
+@contextlib.contextmanager
+def _as_value_error(what: str) -> Iterator[None]:
+    """Turn whatever meshio raises, prints or exits with into a `ValueError` that starts `what`."""
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            yield
+    except OSError:
+        raise
+    except (Exception, SystemExit) as error:
+        said = " ".join(f"{error} {printed.getvalue()}".split())
+        raise ValueError(f"{what}: {type(error).__name__} {said}") from error
+    if printed.getvalue().strip():
+        logger.info("%s: meshio says %s", what, printed.getvalue().strip())
