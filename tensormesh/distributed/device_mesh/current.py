@@ -4,7 +4,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .mesh import DeviceMesh
+    from tensormesh.distributed.device_mesh.mesh import DeviceMesh
 
 
 class _Stack(threading.local):

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 
-from .device import check_device_type
-from .groups import Backend
-from .layout import Span, check_sizes
-from .mesh import DeviceMesh
+from tensormesh.distributed.device_mesh.device import check_device_type
+from tensormesh.distributed.device_mesh.groups import Backend
+from tensormesh.distributed.device_mesh.layout import Span, check_sizes
+from tensormesh.distributed.device_mesh.mesh import DeviceMesh
 
 
 def init_device_mesh(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from .layout import Layout, Span
+from tensormesh.distributed.device_mesh.layout import Layout, Span
 
 Backend = str | Any  # a name, a ProcessGroup options object, or the pair of both
 

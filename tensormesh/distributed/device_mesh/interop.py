@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from .layout import Layout, nested_layout
+from tensormesh.distributed.device_mesh.layout import Layout, nested_layout
 
 
 def layout_of_groups(groups: Sequence[dist.ProcessGroup], mesh: object) -> Layout:

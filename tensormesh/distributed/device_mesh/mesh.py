@@ -9,11 +9,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 
-from .current import pop, push
-from .device import check_device_type, rank_device
-from .groups import Backend, GroupRegistry
-from .interop import device_type_of, layout_of_groups
-from .layout import Layout, Span, nested_layout
+from tensormesh.distributed.device_mesh.current import pop, push
+from tensormesh.distributed.device_mesh.device import check_device_type, rank_device
+from tensormesh.distributed.device_mesh.groups import Backend, GroupRegistry
+from tensormesh.distributed.device_mesh.interop import device_type_of, layout_of_groups
+from tensormesh.distributed.device_mesh.layout import Layout, Span, nested_layout
 
 
 class DeviceMesh:
