@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from tensormesh.distributed.collectives import transport
 from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.collectives. import transport
 
 
 def exchange(

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from tensormesh.distributed.collectives import transport
 from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.collectives. import transport
 
 
 def all_gather_ints(values: Sequence[int], device_mesh: DeviceMesh) -> Tensor:

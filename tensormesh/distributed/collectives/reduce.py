@@ -6,8 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from tensormesh.distributed.collectives import transport
 from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.collectives. import transport
 
 
 def all_reduce_sum(x: Tensor, device_mesh: DeviceMesh) -> Tensor:

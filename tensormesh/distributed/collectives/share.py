@@ -7,9 +7,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.collectives. import transport
+from tensormesh.distributed.collectives import transport
 from tensormesh.distributed.collectives.envelope import pack, raise_shared
+from tensormesh.distributed.device_mesh import DeviceMesh
 
 
 def broadcast(x: Tensor | BaseException | None, device_mesh: DeviceMesh, src: int = 0) -> Tensor:
