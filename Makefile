@@ -29,11 +29,12 @@ help:
 	@echo "make clean     remove everything that is built, .venv included"
 
 $(SETUP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "tensormesh needs Python 3.11 or newer, and '$(PYTHON)' is" \
-	    "$$($(PYTHON) --version 2>&1): try make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "tensormesh needs Python 3.11 or newer. '$(PYTHON) --version' says:" \
+	    "$$($(PYTHON) --version 2>&1 | head -n 1)" >&2; \
+	    echo "Name another one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) \
+	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) \
 	  --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
