@@ -57,5 +57,5 @@ notebook: $(SETUP)
 	$(BIN)/jupyter-execute --output output/{notebook_name} notebooks/*.ipynb
 
 clean:
-	rm -rf $(VENV) build dist docs/_build *.egg-info notebooks/output
+	rm -rf $(VENV) build dist *.egg-info docs/_build docs/generated notebooks/output
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache
