@@ -1,0 +1,179 @@
+"""A part of a mesh as a mesh of its own, with the way back to the whole."""
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from tensormesh.mesh.adjacency import cell_node_incidence
+from tensormesh.mesh.arrays import ByType, check_length
+from tensormesh.mesh.facets import FacetSet
+from tensormesh.mesh.mesh import Mesh
+
+
+def extract_part(
+    mesh: Mesh, labels: Tensor, part: int, owners: dict[str, Tensor] | None = None
+) -> Mesh:
+    """Cells of one part with their nodes and all data on them.
+
+    Lower-dimension cells follow the first top cell that has all their nodes, so each is in one
+    part at most. Top types without a cell in the part are dropped, groups keep their name even
+    where they are empty. The boundary of the part is what of it lies on the boundary of the whole:
+    the interface to other parts is no boundary.
+
+    Parameters
+    ----------
+    mesh
+        The whole mesh.
+    labels
+        Part of each top cell, (n_cells,) int64, cells numbered through the top types in order.
+    part
+        Number of the part.
+    owners
+        From `lower_cell_owners`; None to compute it. Worth giving if several parts are extracted.
+
+    Returns
+    -------
+    Mesh
+        Nodes in increasing order of their number in `mesh`, which is point data ``orig_nid``
+        (n,) int64; the number of each cell among those of its type is cell data ``orig_cid``. Point
+        data ``is_boundary`` marks the nodes on the boundary of the whole. Coordinates stay attached
+        to those of `mesh`.
+
+    Raises
+    ------
+    ValueError
+        If the length of `labels` is not the number of cells.
+    """
+    check_length("labels", labels, mesh.n_elements)
+    labels = labels.to(mesh.device)
+    owners = lower_cell_owners(mesh) if owners is None else owners
+    chosen = _chosen_cells(mesh, labels, part, owners)
+    nodes = _nodes_of(mesh, chosen)
+    to_local = torch.full((mesh.n_points,), -1, dtype=torch.int64, device=mesh.device)
+    to_local[nodes] = torch.arange(len(nodes), device=mesh.device)
+    extracted = Mesh.from_arrays(
+        mesh.points[nodes],
+        {kind: to_local[mesh.cells[kind][index]] for kind, index in chosen.items()},
+        _point_data(mesh, nodes),
+        _cell_data(mesh, chosen),
+        _cell_sets(mesh, chosen),
+        mesh.field_data.to_dict(),
+    )
+    extracted._set_boundary_facets(_physical_boundary(mesh, chosen))
+    return extracted
+
+
+def lower_cell_owners(mesh: Mesh) -> dict[str, Tensor]:
+    """First top cell that has all nodes of each lower-dimension cell.
+
+    Parameters
+    ----------
+    mesh
+        The whole mesh.
+
+    Returns
+    -------
+    dict
+        Lower-dimension type: (E,) int64 number of the top cell, -1 where there is none. Top cells
+        are numbered through their types in order.
+    """
+    top = mesh.top_cells()
+    lower = {kind: conn for kind, conn in mesh.cells.items() if kind not in top}
+    if not lower:
+        return {}
+    near, numbers = _cells_at(top, torch.cat([conn.flatten() for conn in lower.values()]), mesh)
+    having = cell_node_incidence(near, mesh.n_points).T.tocsr()
+    owners = {}
+    for kind, conn in lower.items():
+        shared = cell_node_incidence({kind: conn}, mesh.n_points) @ having
+        first = _first_column(shared, conn.shape[1])
+        owner = np.append(numbers, -1)[first]
+        owners[kind] = torch.from_numpy(owner).to(mesh.device)
+    return owners
+
+
+def _cells_at(top: ByType, nodes: Tensor, mesh: Mesh) -> tuple[ByType, np.ndarray]:
+    """Top cells that have any of `nodes`, by type, and their numbers, (k,)."""
+    marked = torch.zeros(mesh.n_points, dtype=torch.bool, device=mesh.device)
+    marked[nodes] = True
+    near, numbers, start = {}, [], 0
+    for kind, conn in top.items():
+        index = marked[conn].any(dim=1).nonzero().flatten()
+        near[kind] = conn[index]
+        numbers.append(index + start)
+        start += len(conn)
+    return near, torch.cat(numbers).cpu().numpy()
+
+
+def _first_column(shared: csr_array, n_nodes: int) -> np.ndarray:
+    """First column of each row whose entry is `n_nodes`, (n_rows,), -1 where there is none."""
+    coo = shared.tocoo()
+    all_nodes = coo.data == n_nodes
+    none = shared.shape[1]
+    first = np.full(shared.shape[0], none)
+    np.minimum.at(first, coo.row[all_nodes], coo.col[all_nodes])
+    return np.where(first == none, -1, first)
+
+
+def _chosen_cells(
+    mesh: Mesh, labels: Tensor, part: int, owners: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """Type: increasing indices of the cells of the part, in the order of the types of `mesh`."""
+    top = mesh.top_cells()
+    of_type = dict(zip(top, labels.split([len(conn) for conn in top.values()]), strict=True))
+    mine = torch.cat([labels == part, labels.new_zeros(1, dtype=torch.bool)])
+    chosen = {}
+    for kind in mesh.cells:
+        keep = of_type[kind] == part if kind in top else mine[owners[kind]]
+        index = keep.nonzero().flatten()
+        if len(index):
+            chosen[kind] = index
+    return chosen
+
+
+def _nodes_of(mesh: Mesh, chosen: dict[str, Tensor]) -> Tensor:
+    """Nodes of the chosen cells, increasing, (n,) int64."""
+    used = torch.zeros(mesh.n_points, dtype=torch.bool, device=mesh.device)
+    for kind, index in chosen.items():
+        used[mesh.cells[kind][index]] = True
+    return used.nonzero().flatten()
+
+
+def _point_data(mesh: Mesh, nodes: Tensor) -> dict[str, Tensor]:
+    data = {name: values[nodes] for name, values in mesh.point_data.items()}
+    return data | {"is_boundary": mesh.boundary_mask[nodes], "orig_nid": nodes}
+
+
+def _cell_data(mesh: Mesh, chosen: dict[str, Tensor]) -> dict[str, ByType]:
+    data = {
+        name: {kind: values[chosen[kind]] for kind, values in by_type.items() if kind in chosen}
+        for name, by_type in mesh.cell_data.items()
+    }
+    return data | {"orig_cid": dict(chosen)}
+
+
+def _cell_sets(mesh: Mesh, chosen: dict[str, Tensor]) -> dict[str, ByType]:
+    places = {kind: _places(index, len(mesh.cells[kind])) for kind, index in chosen.items()}
+    sets = {}
+    for name, by_type in mesh.cell_sets.items():
+        moved = {kind: places[kind][index] for kind, index in by_type.items() if kind in places}
+        sets[name] = {kind: place[place >= 0] for kind, place in moved.items()}
+    return sets
+
+
+def _physical_boundary(mesh: Mesh, chosen: dict[str, Tensor]) -> FacetSet:
+    """Boundary facets of `mesh` that belong to the chosen cells, in their numbering."""
+    facets = {}
+    for kind, (cell, local) in mesh.boundary_facets().items():
+        if kind in chosen:
+            place = _places(chosen[kind], len(mesh.cells[kind]))[cell]
+            facets[kind] = (place[place >= 0], local[place >= 0])
+    return FacetSet(facets)
+
+
+def _places(index: Tensor, n: int) -> Tensor:
+    """Inverse of `index`: the place of each number below `n` in it, (n,) int64, -1 for none."""
+    places = index.new_full((n,), -1)
+    places[index] = torch.arange(len(index), device=index.device)
+    return places
