@@ -69,6 +69,6 @@ def _tabulate(
     if kind.dim == 0:
         return np.ones((n_points, 1)), np.zeros((n_points, 1, 0))
     where = np.frombuffer(points).reshape(n_points, kind.dim)
-    table = lagrange_element(name).tabulate(1, where)[..., 0]
+    table = np.asarray(lagrange_element(name).tabulate(1, where))[..., 0]
     table = table[:, :, list(kind.basix_permutation)]
     return table[0], np.moveaxis(table[1:], 0, 2)

@@ -61,4 +61,4 @@ def _rule(shape: str, degree: int) -> tuple[NDArray[np.float64], NDArray[np.floa
         degree,
         rule=basix.QuadratureType.xiao_gimbutas if tabulated else basix.QuadratureType.default,
     )
-    return points, weights
+    return np.asarray(points), np.asarray(weights)

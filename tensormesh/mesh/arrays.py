@@ -65,7 +65,7 @@ def check_arrays(arrays: MeshArrays) -> None:
 
 
 def check_length(what: str, data: Tensor, n: int) -> None:
-    """Raise `ValueError` unless the first axis of `data`, which is called `what`, has length `n`."""
+    """Raise `ValueError` unless the first axis of `data`, called `what`, has length `n`."""
     if data.ndim == 0 or len(data) != n:
         raise ValueError(f"{what} must have first axis {n}, got shape {tuple(data.shape)}.")
 

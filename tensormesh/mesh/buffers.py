@@ -1,6 +1,7 @@
 """Dictionaries of tensors that move with the module that holds them."""
 
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -9,8 +10,8 @@ class BufferDict(nn.Module):
     """Dictionary of tensors that is a module: entries follow ``to`` and ``state_dict``.
 
     Entries whose name is an identifier are persistent buffers and can be read as attributes, unless
-    the module has an attribute of that name. Others, for instance ``"gmsh:dim_tags"``, are moved and
-    converted likewise, but are not in the ``state_dict``.
+    the module has an attribute of that name. Others, for instance ``"gmsh:dim_tags"``, are moved
+    and converted likewise, but are not in the ``state_dict``.
 
     Parameters
     ----------
@@ -51,10 +52,10 @@ class BufferDict(nn.Module):
             self._non_persistent_buffers_set.add(name)
 
     def __getitem__(self, name: str) -> Tensor:
-        for tensors in (self._buffers, self._parameters):
-            if name in tensors:
-                return tensors[name]
-        raise KeyError(f"No entry {name!r}; there are {', '.join(self) or 'none'}.")
+        tensor = self._buffers.get(name, self._parameters.get(name))
+        if tensor is None:
+            raise KeyError(f"No entry {name!r}; there are {', '.join(self) or 'none'}.")
+        return tensor
 
     def __contains__(self, name: object) -> bool:
         return name in self._buffers or name in self._parameters
@@ -102,11 +103,14 @@ class BufferDict(nn.Module):
 
 
 class BufferDicts(nn.ModuleDict):
-    """Module dictionary of buffer dictionaries that takes any name, also ``"type"`` or ``"a.b"``."""
+    """Dictionary of buffer dictionaries that takes any name, also ``"type"`` or ``"a.b"``."""
 
-    def add_module(self, name: str, module: nn.Module | None) -> None:
-        """Add `module` under `name`."""
-        self._modules[name] = module
+    def __getitem__(self, name: str) -> BufferDict:
+        return cast(BufferDict, super().__getitem__(name))
+
+    def __setitem__(self, name: str, data: nn.Module) -> None:
+        # Not add_module: it refuses names that the class has, and dots.
+        self._modules[name] = data
 
 
 def shape_text(tensor: Tensor) -> str:

@@ -129,7 +129,7 @@ def _merged(name: str, blocks: Blocks, data: Blocks) -> ByType:
 def _cell_data(name: str, blocks: Blocks, data: list[NDArray]) -> ByType:
     if len(data) != len(blocks):
         raise ValueError(
-            f"Cell data {name!r} has {len(data)} blocks, the mesh has {len(blocks)} blocks of cells."
+            f"Cell data {name!r} has {len(data)} blocks, the cells have {len(blocks)}."
         )
     merged = _merged(name, blocks, [("", np.asarray(array)) for array in data])
     return {kind: _as_mask_if_named(name, values) for kind, values in merged.items()}

@@ -12,10 +12,15 @@ import torch
 
 from tensormesh.mesh.arrays import MeshArrays
 from tensormesh.mesh.convert import arrays_to_meshio
+from tensormesh.mesh.gmsh_order import gmsh_to_file
 from tensormesh.mesh.groups import groups_as_cell_data
+from tensormesh.mesh.msh41 import is_msh41, read_msh41
+from tensormesh.mesh.msh_write import msh22_mesh, write_msh41
 
 logger = logging.getLogger(__name__)
 
+# meshio knows the node order of the other second-order types.
+_LEFT_IN_GMSH_ORDER = ("wedge18", "pyramid14")
 _VTK_FORMATS = ("vtk", "vtk42", "vtk51", "vtu", "xdmf")
 
 
@@ -40,7 +45,11 @@ def read_meshio(file_name: str | PathLike[str], file_format: str | None = None) 
     if not path.exists():
         raise FileNotFoundError(f"There is no mesh file {str(path)!r}.")
     with _as_value_error(f"Cannot read mesh file {str(path)!r}"):
-        return meshio.read(path, file_format or _sniffed(path))
+        if file_format in (None, "gmsh") and is_msh41(path):
+            return read_msh41(path)
+        file_format = file_format or _sniffed(path)
+        mesh = meshio.read(path, file_format)
+        return _in_meshio_order(mesh) if file_format == "gmsh" else mesh
 
 
 def write_meshio(
@@ -49,7 +58,9 @@ def write_meshio(
     """Write a file.
 
     VTK formats: points are padded to three coordinates, bools written as integers, groups as cell
-    data ``group:<name>`` of 0 and 1, from which `read_meshio` makes groups again.
+    data ``group:<name>`` of 0 and 1, from which a mesh that is read makes groups again.
+    MSH 4.1 (``"gmsh"``, the default for .msh) and 2.2 (``"gmsh22"``): groups as physical groups,
+    data as float64, and cells of one type may be read back in another order.
 
     Parameters
     ----------
@@ -67,10 +78,20 @@ def write_meshio(
     """
     path = Path(file_name)
     file_format = file_format or _format_of(path)
-    if file_format in _VTK_FORMATS:
-        arrays = _for_vtk(arrays)
+    if file_format == "gmsh":
+        write_msh41(arrays, path)
+        return
+    mesh = _for_format(arrays, file_format)
     with _as_value_error(f"Cannot write mesh file {str(path)!r}"):
-        meshio.write(path, arrays_to_meshio(arrays), file_format)
+        meshio.write(path, mesh, file_format)
+
+
+def _in_meshio_order(mesh: meshio.Mesh) -> meshio.Mesh:
+    """Reorder the cells of a gmsh file that meshio leaves as they are in the file."""
+    for block in mesh.cells:
+        if block.type in _LEFT_IN_GMSH_ORDER:
+            block.data = block.data[:, gmsh_to_file(block.type)]
+    return mesh
 
 
 def _sniffed(path: Path) -> str | None:
@@ -89,6 +110,12 @@ def _format_of(path: Path) -> str:
             f"one of {', '.join(sorted(meshio.extension_to_filetypes))}."
         )
     return formats[0]
+
+
+def _for_format(arrays: MeshArrays, file_format: str) -> meshio.Mesh:
+    if file_format == "gmsh22":
+        return msh22_mesh(arrays, _LEFT_IN_GMSH_ORDER)
+    return arrays_to_meshio(_for_vtk(arrays) if file_format in _VTK_FORMATS else arrays)
 
 
 def _for_vtk(arrays: MeshArrays) -> MeshArrays:

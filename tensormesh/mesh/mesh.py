@@ -66,6 +66,10 @@ class Mesh(nn.Module):
 
     points: Tensor
     cells: BufferDict
+    point_data: BufferDict
+    cell_data: BufferDicts
+    field_data: BufferDict
+    cell_sets: dict[str, ByType]
 
     def __init__(self, mesh: meshio.Mesh | MeshArrays, reorder: bool = False) -> None:
         super().__init__()
@@ -188,7 +192,7 @@ class Mesh(nn.Module):
             self.points,
             self.cells.to_dict(),
             self.point_data.to_dict(),
-            {name: by_type.to_dict() for name, by_type in self.cell_data.items()},
+            {name: self.cell_data[name].to_dict() for name in self.cell_data},
             self.field_data.to_dict(),
             {name: dict(by_type) for name, by_type in self.cell_sets.items()},
         )
@@ -277,9 +281,11 @@ class Mesh(nn.Module):
 
     def top_cells(self) -> dict[str, Tensor]:
         """Cells of the highest dimension present, {type: (E, B)} in order of appearance."""
-        return self.elements(self.tdim)
+        return {kind: self.cells[kind] for kind in self.dim2eletyp.get(self.tdim, [])}
 
-    def elements(self, sel: str | list[str] | int | None = None) -> Tensor | dict[str, Tensor]:
+    def elements(
+        self, sel: str | list[str] | int | None = None
+    ) -> Tensor | dict[str, Tensor] | BufferDict:
         """Choose cells.
 
         Parameters
@@ -433,8 +439,9 @@ class Mesh(nn.Module):
         lines = [f"points: {shape_text(self.points)}"]
         for name in ("cells", "point_data", "field_data"):
             lines += [f"{name} {key}: {shape_text(t)}" for key, t in getattr(self, name).items()]
-        for name, by_type in self.cell_data.items():
-            lines += [f"cell_data {name} {kind}: {shape_text(t)}" for kind, t in by_type.items()]
+        for name in self.cell_data:
+            of = self.cell_data[name]
+            lines += [f"cell_data {name} {kind}: {shape_text(t)}" for kind, t in of.items()]
         for name, by_type in self.cell_sets.items():
             lines += [f"cell_sets {name} {kind}: {len(index)}" for kind, index in by_type.items()]
         return "\n  ".join([f"{type(self).__name__}(", *lines]) + "\n)"
