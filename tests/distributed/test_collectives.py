@@ -432,6 +432,26 @@ def test_block_is_left_together(ranks: RankPool) -> None:
     assert ranks(3, call_with_own, all_min, [1, 2, 3]) == [1] * 3
 
 
+def functional_gradient(device_mesh: DeviceMesh, x: Tensor) -> Tensor:
+    size = device_mesh.size()
+
+    def energy(x: Tensor) -> Tensor:
+        moved = exchange(replicated(x, device_mesh), [1] * size, [1] * size, device_mesh)
+        gathered = all_gather_rows(moved, device_mesh)
+        return all_reduce_sum((moved**2).sum(), device_mesh) + (gathered**2).sum()
+
+    return torch.func.grad(energy)(x)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_collectives_compose_with_functional_transforms(ranks: RankPool, n: int) -> None:
+    # Every rank holds x and sends x[s] to s, so all moved rows together are n copies of x: the
+    # energy is n |x|^2 from the sum over ranks and once more from the gathered rows.
+    x = torch.rand(n, dtype=torch.float64)
+    for g in ranks(n, functional_gradient, x):
+        assert torch.allclose(g, 4 * n * x)
+
+
 # ---- the edges of a group ----
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 from torch.distributed.device_mesh import init_device_mesh as torch_init_device_mesh
 
+from tensormesh.distributed.collectives import all_gather_ints
 from tensormesh.distributed.device_mesh import (
     DeviceMesh,
     as_device_mesh,
@@ -574,30 +576,6 @@ def test_groups_have_the_timeout_of_the_job(ranks: RankPool) -> None:
 
 
 def outside(device_mesh: DeviceMesh) -> tuple[Any, ...]:
-    """Ranks 1 and 3 have a mesh; the others take part in making its group."""
-    mesh = DeviceMesh("cpu", [3, 1], mesh_dim_names=("x",))
-    try:
-        return mesh.get_local_rank(), ranks_of(mesh["x"].get_group())
-    except RuntimeError as error:
-        messages = [str(error)]
-    try:
-        mesh["x"].get_group()
-    except RuntimeError as error:
-        messages.append(str(error))
-    return mesh.get_coordinate(), messages
-
-
-def test_ranks_outside_take_part_and_are_told(ranks: RankPool) -> None:
-    answers = ranks(4, outside_in_step)
-    assert answers[1] == (1, [3, 1])
-    assert answers[3] == (0, [3, 1])
-    for rank in (0, 2):
-        coordinate, message = answers[rank]
-        assert coordinate is None
-        assert f"rank {rank} is not in" in message
-
-
-def outside_in_step(device_mesh: DeviceMesh) -> tuple[Any, ...]:
     """Ranks 3 and 1 have a mesh; the others take part in making its group."""
     mesh = DeviceMesh("cpu", [3, 1], mesh_dim_names=("x",))
     try:
@@ -605,6 +583,16 @@ def outside_in_step(device_mesh: DeviceMesh) -> tuple[Any, ...]:
     except RuntimeError as error:
         return mesh.get_coordinate(), str(error)
     return mesh.get_local_rank(), ranks_of(group)
+
+
+def test_ranks_outside_take_part_and_are_told(ranks: RankPool) -> None:
+    answers = ranks(4, outside)
+    assert answers[1] == (1, [3, 1])
+    assert answers[3] == (0, [3, 1])
+    for rank in (0, 2):
+        coordinate, message = answers[rank]
+        assert coordinate is None
+        assert f"rank {rank} is not in" in message
 
 
 def test_mesh_larger_than_the_job_has_no_groups(job: Callable[[], None]) -> None:
@@ -636,6 +624,26 @@ def test_groups_of_a_former_job_are_made_again(job: Callable[[], None]) -> None:
     job()
     assert mesh.get_group() is not former
     dist.all_reduce(torch.ones(1), group=mesh.get_group())
+
+
+def test_torch_mesh_of_a_former_job_is_made_again(job: Callable[[], None]) -> None:
+    mesh = DeviceMesh("cpu", [0])
+    former = mesh.to_torch()
+    job()
+    assert mesh.to_torch() is not former
+    assert mesh.to_torch().get_group() is mesh.get_group()
+
+
+def test_backend_is_chosen_before_the_group_is_made(job: Callable[[], None]) -> None:
+    root = DeviceMesh("cpu", [[0]], mesh_dim_names=NAMES)
+    flat = root._flatten("x", backend_override="cpu:gloo")
+    assert root._flatten("x", backend_override="cpu:gloo") is flat
+    assert dist.get_backend_config(flat.get_group()) == "cpu:gloo"
+    with pytest.raises(ValueError, match="too late"):
+        root._flatten("x", backend_override="gloo")
+    root.get_group("dp")
+    with pytest.raises(ValueError, match="too late"):
+        root["dp"]._flatten("y", backend_override="cpu:gloo")
 
 
 # ---- from_group, from_torch, to_torch ----
@@ -733,6 +741,19 @@ def test_torch_mesh_over_the_same_groups(ranks: RankPool) -> None:
         assert [fact for fact, holds in facts.items() if not holds] == []
 
 
+def remade_lines(device_mesh: DeviceMesh) -> list[int]:
+    """Each rank wraps its own line; after pickling the lines' groups are made by themselves."""
+    given = torch_init_device_mesh("cpu", (2, 2), mesh_dim_names=("x", "y"))
+    line = DeviceMesh.from_torch(given["y"])
+    again = pickle.loads(pickle.dumps(line))
+    assert again.get_group() is not line.get_group()
+    return all_gather_ints([device_mesh.get_rank()], again).flatten().tolist()
+
+
+def test_lines_that_differ_by_rank_survive_pickling(ranks: RankPool) -> None:
+    assert ranks(4, remade_lines) == [[0, 1], [0, 1], [2, 3], [2, 3]]
+
+
 def test_anything_else_is_no_device_mesh() -> None:
     with pytest.raises(TypeError, match="str"):
         as_device_mesh("cpu")  # type: ignore[arg-type]
@@ -802,14 +823,13 @@ def test_local_rank_that_is_no_device(monkeypatch: pytest.MonkeyPatch, local_ran
 
 
 def device_error(device_mesh: DeviceMesh) -> str:
+    os.environ.pop("LOCAL_RANK", None)
     try:
         return str(rank_device("cuda"))
     except RuntimeError as error:
         return str(error)
 
 
-def test_job_of_several_ranks_needs_local_rank(
-    ranks: RankPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_of_several_ranks_needs_local_rank(ranks: RankPool) -> None:
     for message in ranks(2, device_error):
         assert "LOCAL_RANK is not set" in message

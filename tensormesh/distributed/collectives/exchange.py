@@ -116,14 +116,14 @@ class PendingExchange:
 class _Exchange(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        send_counts: Sequence[int],
-        recv_counts: Sequence[int],
-        device_mesh: DeviceMesh,
+        x: Tensor, send_counts: Sequence[int], recv_counts: Sequence[int], device_mesh: DeviceMesh
     ) -> Tensor:
-        ctx.way_back = (recv_counts, send_counts, device_mesh)
         return start_exchange(x, send_counts, recv_counts, device_mesh).wait()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, send_counts, recv_counts, device_mesh = inputs
+        ctx.way_back = (recv_counts, send_counts, device_mesh)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:

@@ -54,9 +54,12 @@ def all_gather_rows(x: Tensor, device_mesh: DeviceMesh) -> Tensor:
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, counts: list[int], device_mesh: DeviceMesh) -> Tensor:
-        ctx.counts, ctx.device_mesh = counts, device_mesh
+    def forward(x: Tensor, counts: list[int], device_mesh: DeviceMesh) -> Tensor:
         return _gather(x, counts, device_mesh)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.counts, ctx.device_mesh = inputs
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -67,10 +70,13 @@ class _OwnRows(torch.autograd.Function):
     """Own rows of a replicated tensor, the adjoint of the gather."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, counts: list[int], device_mesh: DeviceMesh) -> Tensor:
-        ctx.counts, ctx.device_mesh = counts, device_mesh
+    def forward(x: Tensor, counts: list[int], device_mesh: DeviceMesh) -> Tensor:
         me = device_mesh.get_local_rank()
         return x.detach().narrow(0, sum(counts[:me]), counts[me]).clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.counts, ctx.device_mesh = inputs
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

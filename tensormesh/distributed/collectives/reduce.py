@@ -51,11 +51,14 @@ def all_max(value: int, device_mesh: DeviceMesh) -> int:
 
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, device_mesh: DeviceMesh) -> Tensor:
-        ctx.device_mesh = device_mesh
+    def forward(x: Tensor, device_mesh: DeviceMesh) -> Tensor:
         total = x.detach().clone(memory_format=torch.contiguous_format)
         _reduce_(total, dist.ReduceOp.SUM, device_mesh)
         return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, DeviceMesh], output: Tensor) -> None:
+        _, ctx.device_mesh = inputs
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -64,9 +67,12 @@ class _Sum(torch.autograd.Function):
 
 class _Replicated(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, device_mesh: DeviceMesh) -> Tensor:
-        ctx.device_mesh = device_mesh
+    def forward(x: Tensor, device_mesh: DeviceMesh) -> Tensor:
         return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, DeviceMesh], output: Tensor) -> None:
+        _, ctx.device_mesh = inputs
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:

@@ -26,17 +26,40 @@ class GroupRegistry:
     def __init__(self, layout: Layout, backends: Mapping[Span, Backend] | None = None) -> None:
         self.layout = layout
         self.backends = dict(backends or {})
+        self._members_only = False
         self._groups: dict[Span, dist.ProcessGroup | None] = {}
         self._world: weakref.ref[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the groups, which belong to one process and one job."""
-        return {"layout": self.layout, "backends": self.backends, "_groups": {}, "_world": None}
+        return {**self.__dict__, "_groups": {}, "_world": None}
 
     def adopt(self, span: Span, group: dist.ProcessGroup) -> None:
-        """Use an existing group for the lines along `span`."""
+        """Use an existing group for the line along `span`.
+
+        Other ranks may then have other layouts, so that groups made later are made by their
+        members alone.
+        """
         self._forget_former_job()
         self._groups[span] = group
+        self._members_only = True
+
+    def override(self, span: Span, backend: Backend) -> None:
+        """Choose the backend of the groups along `span`, before they are made.
+
+        Raises
+        ------
+        ValueError
+            If they exist already, or another backend was chosen.
+        """
+        if self.backends.get(span) == backend:
+            return
+        if span in self._groups or span in self.backends:
+            raise ValueError(
+                f"backend_override = {backend!r} comes too late: the groups along the root "
+                f"dimensions {span} have their backend; choose it where they are first named"
+            )
+        self.backends[span] = backend
 
     def get(self, span: Span) -> dist.ProcessGroup | None:
         """Group of this rank's line along `span`, None if the rank has no line.
@@ -80,7 +103,12 @@ class GroupRegistry:
             # sort_ranks=False only where it matters: ascending ranks work on any torch release.
             order: dict[str, Any] = {} if list(line) == sorted(line) else {"sort_ranks": False}
             group = dist.new_group(
-                line, timeout=job_timeout(), backend=name, pg_options=options, **order
+                line,
+                timeout=job_timeout(),
+                backend=name,
+                pg_options=options,
+                use_local_synchronization=self._members_only,
+                **order,
             )
             if dist.get_rank() in line:
                 mine = group

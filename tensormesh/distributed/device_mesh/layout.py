@@ -86,7 +86,7 @@ class Layout:
             yield sum(i * stride for i, stride in zip(position, strides, strict=True))
 
 
-def check_sizes(argument: str, sizes: Iterable[int]) -> tuple[int, ...]:
+def check_sizes(argument: str, sizes: object) -> tuple[int, ...]:
     """Return `sizes` as a tuple of positive integers, one or more, or raise ``ValueError``."""
     if isinstance(sizes, str) or not isinstance(sizes, Iterable):
         raise ValueError(f"{argument} is {sizes!r}: expected a tuple with one size per dimension")

@@ -77,7 +77,7 @@ class DeviceMesh:
         self.mesh_dim_names = _check_names(mesh_dim_names, self.ndim)
         self._root = _root_mesh if _root_mesh is not None else self
         self._spans = _root_dims or tuple((dim,) for dim in range(self.ndim))
-        self._torch_mesh: TorchDeviceMesh | None = None
+        self._torch_mesh: tuple[TorchDeviceMesh, list[dist.ProcessGroup]] | None = None
         if self._root is self:
             self._registry = GroupRegistry(self._layout, _backend_override)
             self._flattened: dict[str, DeviceMesh] = {}
@@ -134,7 +134,7 @@ class DeviceMesh:
         wrapped = cls.from_group(
             mesh.get_all_groups(), mesh.device_type, mesh.mesh, mesh.mesh_dim_names
         )
-        wrapped._torch_mesh = mesh
+        wrapped._torch_mesh = mesh, mesh.get_all_groups()
         return wrapped
 
     def to_torch(self) -> TorchDeviceMesh:
@@ -148,12 +148,13 @@ class DeviceMesh:
             Without a process group, or on a rank outside the mesh.
         """
         groups = self.get_all_groups()
-        if self._torch_mesh is None or self._torch_mesh.get_all_groups() != groups:
+        if self._torch_mesh is None or self._torch_mesh[1] != groups:
             names = self.mesh_dim_names or tuple(f"dim{dim}" for dim in range(self.ndim))
-            self._torch_mesh = TorchDeviceMesh.from_group(
+            torch_mesh = TorchDeviceMesh.from_group(
                 groups, self.device_type, mesh=self.mesh, mesh_dim_names=names
             )
-        return self._torch_mesh
+            self._torch_mesh = torch_mesh, groups
+        return self._torch_mesh[0]
 
     @property
     def mesh(self) -> Tensor:
@@ -278,7 +279,8 @@ class DeviceMesh:
         RuntimeError
             If the mesh has no names.
         ValueError
-            If the root has a dimension of that name, or a flattened one of another layout.
+            If the root has a dimension of that name, or a flattened one of another layout, or
+            the group has another backend already.
         """
         names = self._names("it cannot be flattened")
         name = "_".join(names) if name is None else name
@@ -293,13 +295,13 @@ class DeviceMesh:
         known = root._flattened.get(name)
         if known is None:
             known = root._flattened[name] = self._submesh((name,), (span,))
-            if backend_override is not None:
-                root._registry.backends[span] = backend_override
         elif known._spans != (span,):
             raise ValueError(
                 f"name = {name!r} already stands for the root dimensions {known._spans[0]}, not "
                 f"{span}: choose another name"
             )
+        if backend_override is not None:
+            root._registry.override(span, backend_override)
         return known
 
     @staticmethod
