@@ -1,5 +1,6 @@
 """What the element, node and facet assemblers have in common: set-up, data, evaluation."""
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -107,6 +108,15 @@ class Assembler(nn.Module):
         made._adopt(source)
         made.__post_init__(*args, **kwargs)
         return made
+
+    def _on(self, mesh: "Mesh") -> Self:
+        """This assembler on another mesh, with the same parameters (shared, not copied)."""
+        made = _shallow(self)
+        Assembler._rebase(made, Topology.of(mesh))
+        return made
+
+    def _rebase(self, topology: Topology) -> None:
+        self._topology, self._geometry, self._tables = topology, {}, {}
 
     def _adopt(self, source: "Assembler | None") -> None:
         """Take over what a subclass keeps beside the topology."""
@@ -341,6 +351,15 @@ def gradient(field: Tensor, cells: Tensor, table: Tabulation, geometry: CellGeom
     reference = torch.einsum("qbk,ebr->eqrk", table.gradients.to(nodal.dtype), nodal)
     physical = reference @ geometry.inverse.to(nodal.dtype)
     return physical.reshape(*physical.shape[:2], *field.shape[1:], physical.shape[-1])
+
+
+def _shallow(module: Any) -> Any:
+    """Copy of a module and its children whose slots can be changed one by one."""
+    made = copy.copy(module)
+    for slots in ("_parameters", "_buffers"):
+        made.__dict__[slots] = dict(getattr(module, slots))
+    made.__dict__["_modules"] = {k: m and _shallow(m) for k, m in module._modules.items()}
+    return made
 
 
 def _flat(nodal: Tensor) -> Tensor:

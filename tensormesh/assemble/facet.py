@@ -86,6 +86,12 @@ class FacetAssembler(Assembler):
         made.__post_init__(*args, **kwargs)
         return made
 
+    def _on(self, mesh: "Mesh", boundary_mask: Tensor | str | None = None) -> Self:
+        """This assembler on facets of another mesh, with the same parameters."""
+        made = super()._on(mesh)
+        made._facets = select_facets(mesh, boundary_mask)
+        return made
+
     def _adopt(self, source: Assembler | None) -> None:
         if isinstance(source, FacetAssembler):
             self._facets = source._facets

@@ -1,0 +1,286 @@
+"""A weak form on all parts, its contributions summed at the owners of their rows."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tensormesh.assemble.base import Assembler
+from tensormesh.assemble.element import ElementAssembler
+from tensormesh.assemble.facet import FacetAssembler
+from tensormesh.assemble.node import NodeAssembler
+from tensormesh.distributed.collectives import agree, all_gather_ints, raise_together, replicated
+from tensormesh.distributed.forms import FormName, Item, agree_on_forms
+from tensormesh.distributed.matrix import DSparseMatrix
+from tensormesh.distributed.mesh import DistributedMesh
+from tensormesh.distributed.part import Part
+
+_CALL = ("points", "func", "point_data", "element_data", "scalar_data")
+_DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+
+class ShardedAssembly:
+    """A weak form on the parts of this process. **Making one is collective.**
+
+    Parameters
+    ----------
+    assembler_cls
+        Subclass of `ElementAssembler`, `NodeAssembler` or `FacetAssembler`.
+    dmesh
+        The mesh.
+    quadrature_order, project
+        As of `Assembler.from_mesh`.
+    kwargs
+        Keyword arguments of ``__post_init__``; ``boundary_mask`` of a facet class. Tensors that
+        require grad get their full gradient on every rank.
+
+    Raises
+    ------
+    TypeError, ValueError, KeyError
+        On every rank, where one of them cannot make the assembler.
+    """
+
+    def __init__(
+        self,
+        assembler_cls: type[Assembler],
+        dmesh: DistributedMesh,
+        quadrature_order: int,
+        project: str,
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        self.dmesh = dmesh
+        with agree(dmesh.device_mesh):
+            if not issubclass(assembler_cls, FAMILIES):
+                raise TypeError(
+                    f"{assembler_cls.__name__} is no element, node or facet assembler class"
+                )
+            shared = {k: self._shared(x) for k, x in kwargs.items()}
+        masks = self._facet_masks(assembler_cls, shared.pop("boundary_mask", None))
+        with agree(dmesh.device_mesh):
+            first: Assembler | None = None
+            self.assemblers: list[Assembler] = []
+            for part, mask in zip(dmesh.parts, masks, strict=True):
+                options = {} if mask is None else {"boundary_mask": mask}
+                if first is None:
+                    first = assembler_cls.from_mesh(
+                        part.mesh,
+                        quadrature_order=quadrature_order,
+                        project=project,
+                        **options,
+                        **shared,
+                    )
+                    self.assemblers.append(first)
+                else:
+                    self.assemblers.append(first._on(part.mesh, **options))
+
+    def _shared(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.requires_grad:
+            return replicated(x, self.dmesh.device_mesh)
+        return x
+
+    def _facet_masks(self, cls: type[Assembler], mask: Any) -> list[Any]:
+        """The choice of facets as each part needs it."""
+        if not isinstance(mask, Tensor):
+            return [mask] * len(self.dmesh.parts)
+        vectors = self.dmesh.vectors
+        (form,) = agree_on_forms([vectors.item(mask, "boundary_mask")], self.dmesh.device_mesh)
+        local = vectors.local(mask, form)
+        return [local[part.to_local].to(part.mesh.device) for part in self.dmesh.parts]
+
+    # -- one call --------------------------------------------------------------------------
+
+    def matrix(self, call: Mapping[str, Any]) -> DSparseMatrix:
+        """Row-sharded matrix. **Collective.**"""
+
+        def blocks(asm: Assembler, data: Any, func: Any) -> tuple[Tensor, int]:
+            if not isinstance(asm, ElementAssembler):
+                raise TypeError(f"{type(asm).__name__} is no element assembler")
+            return asm._block_values(func, data)
+
+        contributions, h = self._contributions(blocks, call)
+        values = self.dmesh.plan.expansion(h).values(self.dmesh.plan.route(contributions))
+        return DSparseMatrix.from_layout(self.dmesh.layout(h), values)
+
+    def vector(self, call: Mapping[str, Any]) -> Tensor:
+        """Owned slice ``[n_owned * H]`` of the vector. **Collective.**"""
+
+        def rows(asm: Assembler, data: Any, func: Any) -> tuple[Tensor, int]:
+            if not isinstance(asm, NodeAssembler | FacetAssembler):
+                raise TypeError(f"{type(asm).__name__} is no node or facet assembler")
+            return asm._node_values(func, data)
+
+        contributions, h = self._contributions(rows, call)
+        n_local, device = self.dmesh.index_map.n_local, self.dmesh.device
+        local = torch.zeros(n_local, h, dtype=contributions[0].dtype, device=device)
+        for part, values in zip(self.dmesh.parts, contributions, strict=True):
+            local = local.index_add(0, part.to_local, values.to(device))
+        return self.dmesh.halo.scatter_reverse(local).flatten()
+
+    def _contributions(
+        self, evaluate: Callable[..., tuple[Tensor, int]], call: Mapping[str, Any]
+    ) -> tuple[list[Tensor], int]:
+        """Values of each part and the number of unknowns a node, checked on all ranks."""
+        calls = self._sliced(call)
+        parameters = self._parameters()
+        error: Exception | None = None
+        results: list[tuple[Tensor, int]] = []
+        try:
+            results = self._on_parts(evaluate, calls, parameters)
+        except Exception as failure:
+            error = failure  # raised below, on all ranks together
+        facts = [-1, -1] if error else [results[0][1], _DTYPES.index(results[0][0].dtype)]
+        table = all_gather_ints(facts, self.dmesh.device_mesh)
+        if bool((table < 0).any()):
+            raise_together(error, self.dmesh.device_mesh)
+        if bool((table != table[0]).any()):
+            raise ValueError(
+                "the form gives different numbers of unknowns or dtypes on different ranks "
+                f"({table.tolist()}): pass the same data on all"
+            )
+        return [values for values, _ in results], results[0][1]
+
+    def _on_parts(
+        self,
+        evaluate: Callable[..., tuple[Tensor, int]],
+        calls: list[dict[str, Any]],
+        parameters: dict[str, Tensor],
+    ) -> list[tuple[Tensor, int]]:
+        def run(part: Part, asm: Assembler, call: dict[str, Any]) -> tuple[Tensor, int]:
+            try:
+                with torch.set_grad_enabled(grad), substituted(asm, parameters):
+                    asm._set_points(call["points"])
+                    fields = ("point_data", "element_data", "scalar_data")
+                    return evaluate(asm, asm._data(*(call[k] for k in fields)), call["func"])
+            except Exception as error:
+                error.add_note(f"in part {part.number}")
+                raise
+
+        grad = torch.is_grad_enabled()
+        jobs = list(zip(self.dmesh.parts, self.assemblers, calls, strict=True))
+        if len({part.mesh.device for part in self.dmesh.parts}) == 1:
+            return [run(*job) for job in jobs]
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            return list(pool.map(lambda job: run(*job), jobs))
+
+    def _parameters(self) -> dict[str, Tensor]:
+        """Parameters of the form, as sharded work uses replicated ones."""
+        named = self.assemblers[0].named_parameters()
+        return {k: replicated(p, self.dmesh.device_mesh) for k, p in named if p.requires_grad}
+
+    # -- data ------------------------------------------------------------------------------
+
+    def _sliced(self, call: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The data of a call for each part. **Collective**: the ranks agree on their forms."""
+        dmesh = self.dmesh
+        with agree(dmesh.device_mesh):
+            unknown = set(call) - set(_CALL)
+            if unknown:
+                raise TypeError(f"call_kwargs: unknown {sorted(unknown)}; expected {list(_CALL)}")
+            points = dmesh.moved_points(call.get("points"))
+            nodal = {k: _tensor(f"point_data[{k!r}]", x) for k, x in _of(call, "point_data").items()}
+            if points is not None:
+                nodal["points"] = points
+            cellwise = self._by_type(_of(call, "element_data"))
+            scalars = {k: self._shared(x) for k, x in _of(call, "scalar_data").items()}
+        nodal_forms = agree_on_forms(
+            [dmesh.vectors.item(x, name) for name, x in nodal.items()], dmesh.device_mesh
+        )
+        local = {
+            name: dmesh.vectors.local(x, form)
+            for (name, x), form in zip(nodal.items(), nodal_forms, strict=True)
+        }
+        cells = self._cell_slices(cellwise)
+        calls = []
+        for i, part in enumerate(dmesh.parts):
+            device = part.mesh.device
+            here = {name: x[part.to_local].to(device) for name, x in local.items()}
+            calls.append(
+                {
+                    "points": here.pop("points", None),
+                    "func": call.get("func"),
+                    "point_data": here,
+                    "element_data": cells[i],
+                    "scalar_data": scalars,
+                }
+            )
+        return calls
+
+    def _by_type(self, element_data: Mapping[str, Any]) -> dict[str, dict[str, Tensor]]:
+        kinds = list(self.dmesh.n_cells_by_type)
+        result = {}
+        for name, given in element_data.items():
+            if not isinstance(given, Mapping):
+                if len(kinds) > 1:
+                    raise ValueError(
+                        f"element_data[{name!r}]: the mesh has cells of types {kinds}; give "
+                        "{type: values} with an entry for each"
+                    )
+                given = {kinds[0]: given}
+            if set(given) != set(kinds):
+                raise ValueError(
+                    f"element_data[{name!r}] has types {sorted(given)}, the mesh {sorted(kinds)}"
+                )
+            result[name] = {k: _tensor(f"element_data[{name!r}]", given[k]) for k in kinds}
+        return result
+
+    def _cell_slices(self, data: dict[str, dict[str, Tensor]]) -> list[dict[str, dict[str, Tensor]]]:
+        dmesh = self.dmesh
+        keys = [(name, kind) for name, by_type in data.items() for kind in by_type]
+        items = [self._cell_item(name, kind, data[name][kind]) for name, kind in keys]
+        forms = dict(zip(keys, agree_on_forms(items, dmesh.device_mesh), strict=True))
+        result = []
+        for part in dmesh.parts:
+            here: dict[str, dict[str, Tensor]] = {name: {} for name in data}
+            for (name, kind), form in forms.items():
+                x = data[name][kind].to(part.mesh.device)
+                if form == "global":
+                    x = self._shared(x)
+                    if kind in part.mesh.top_cells():
+                        here[name][kind] = x[part.mesh.cell_data["orig_cid"][kind]]
+                elif kind in part.mesh.top_cells():
+                    here[name][kind] = x
+            result.append(here)
+        return result
+
+    def _cell_item(self, name: str, kind: str, x: Tensor) -> Item:
+        lengths: dict[FormName, int] = {"global": self.dmesh.n_cells_by_type[kind]}
+        if self.dmesh.in_job:
+            cells = self.dmesh.parts[0].mesh.top_cells()
+            lengths["part"] = cells[kind].shape[0] if kind in cells else 0
+        return Item(f"element_data[{name!r}] on {kind}", x.shape[0], lengths)
+
+
+FAMILIES = (ElementAssembler, NodeAssembler, FacetAssembler)
+
+
+def _of(call: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    data = call.get(group) or {}
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{group} must be a dict, got {type(data).__name__}")
+    return data
+
+
+def _tensor(name: str, x: Any) -> Tensor:
+    if not isinstance(x, Tensor) or x.dim() == 0:
+        raise TypeError(f"{name} must be a tensor with a value per node or cell, got {x!r}")
+    return x
+
+
+@contextmanager
+def substituted(module: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Let the parameters of `module`, by path, be other tensors for a while."""
+    saved: Sequence[tuple[dict[str, Any], str, Any]] = [
+        (module.get_submodule(path.rpartition(".")[0])._parameters, path.rpartition(".")[2], x)
+        for path, x in tensors.items()
+    ]
+    before = [(slots, name, slots[name]) for slots, name, _ in saved]
+    try:
+        for slots, name, x in saved:
+            slots[name] = x.to(slots[name].device)
+        yield
+    finally:
+        for slots, name, x in before:
+            slots[name] = x

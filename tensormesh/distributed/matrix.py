@@ -1,0 +1,252 @@
+"""`DSparseMatrix`: a row-sharded sparse matrix with FEM identity."""
+
+from collections.abc import Hashable
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from torch_sla import SparseTensor
+from torch_sla.distributed import DSparseTensor, Partition
+
+from tensormesh.distributed.collectives import all_gather_rows
+from tensormesh.distributed.layout import MatrixLayout
+from tensormesh.distributed.product import ShardedProduct
+from tensormesh.distributed.reduced import ShardedRestriction
+from tensormesh.distributed.solve import solve
+from tensormesh.distributed.solve_info import SolveInfo
+from tensormesh.distributed.wrap import layout_of
+from tensormesh.sparse.layout import _FEMSparsityMixin
+from tensormesh.sparse.matrix import SparseMatrix
+from tensormesh.sparse.product import multiply
+
+
+class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):  # type: ignore[misc]
+    """Row-sharded sparse matrix: this rank stores the rows of the unknowns that it owns.
+
+    Local numbering is owned unknowns first, then the ghosts that the rows name. Vectors are plain
+    tensors, the owned slice ``[n_owned]`` or ``[n_owned, k]``. Assembly makes such matrices; the
+    constructor wraps one of torch-sla.
+
+    Parameters
+    ----------
+    dsparse_tensor
+        Row-sharded tensor of torch-sla. **Wrapping one is collective over its mesh.**
+    partition_uuid
+        63-bit identity of the partition build; drawn on rank 0 and broadcast when not given.
+
+    Raises
+    ------
+    TypeError
+        If `dsparse_tensor` is no row-sharded `DSparseTensor`.
+    """
+
+    layout: MatrixLayout
+
+    def __init__(self, dsparse_tensor: DSparseTensor, partition_uuid: int | None = None) -> None:
+        layout, entries = layout_of(dsparse_tensor, partition_uuid)
+        self._bind(layout, dsparse_tensor.values[entries])
+
+    @classmethod
+    def from_layout(cls, layout: MatrixLayout, values: Tensor) -> Self:
+        """Matrix with `values` ``[nnz]`` on a shared layout."""
+        matrix = cls.__new__(cls)
+        matrix._bind(layout, values)
+        return matrix
+
+    def _bind(self, layout: MatrixLayout, values: Tensor) -> None:
+        self.layout = layout
+        pattern, n = layout.pattern, layout.n_local
+        local = SparseTensor(values, pattern.row, pattern.col, (n, n))
+        base = DSparseTensor.from_sparse_local(
+            local, layout.torch_mesh, layout.partition, global_shape=layout.global_shape
+        )
+        self.__dict__.update(base.__dict__)
+
+    def _with_values(self, values: Tensor) -> Self:
+        return type(self).from_layout(self.layout, values)
+
+    # -- identity --------------------------------------------------------------------------
+
+    @property
+    def values(self) -> Tensor:  # type: ignore[override]
+        """Entries of this rank's rows, ``[nnz]``, sorted by row then local column."""
+        values: Tensor = self._local_tensor.values
+        return values
+
+    @property
+    def partition_uuid(self) -> int:
+        """Identity of the partition build, the same on every rank."""
+        return self.layout.uuid
+
+    @property
+    def partition(self) -> Partition:  # type: ignore[override]
+        """torch-sla's description of this rank's rows and ghosts, in the input's numbering."""
+        return self.layout.partition
+
+    @property
+    def layout_signature(self) -> Hashable:
+        """Local sparsity by content and the partition build."""
+        return self.layout.signature
+
+    def __repr__(self) -> str:
+        n_rows, n_cols = self.shape
+        return (
+            f"DSparseMatrix({n_rows} x {n_cols}, rank {self.layout.index_map.rank} of "
+            f"{self.layout.device_mesh.size()}: {self.layout.n_owned} rows, "
+            f"{self.values.numel()} entries, {self.layout.n_local - self.layout.n_owned} ghosts, "
+            f"{self.values.dtype}, {self.values.device})"
+        )
+
+    # -- conversion ------------------------------------------------------------------------
+
+    def to(self, device: Any = None, dtype: Any = None) -> Self:
+        """Matrix in another dtype; this rank's part stays on the device of its mesh.
+
+        Raises
+        ------
+        ValueError
+            If `device` is another one: process groups are bound to the device of the mesh.
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = dtype, device
+        if device is not None and torch.device(device).type != self.values.device.type:
+            raise ValueError(
+                f"device = {device!r}: this matrix lives on the device mesh of its partition, "
+                f"{self.values.device}; build the DistributedMesh on the other device, or gather "
+                "with to_single().to(...)"
+            )
+        return self if dtype is None else self._with_values(self.values.to(dtype))
+
+    def detach(self) -> Self:
+        """Matrix with the same values and no history."""
+        return self._with_values(self.values.detach())
+
+    def clone(self) -> Self:
+        """Matrix with copied values on the same layout."""
+        return self._with_values(self.values.clone())
+
+    def to_single(self) -> SparseMatrix:
+        """Whole matrix on every rank, in the input's numbering. **Collective**; differentiable."""
+        pattern, layout = self.layout.pattern, self.layout
+        device_mesh = layout.device_mesh
+        dofs = layout.partition.local_to_global
+        pairs = torch.stack([dofs[pattern.row], dofs[pattern.col]], dim=1)
+        pairs = all_gather_rows(pairs, device_mesh)
+        values = all_gather_rows(self.values, device_mesh)
+        return SparseMatrix(values, pairs[:, 0], pairs[:, 1], layout.global_shape).coalesce()
+
+    # -- algebra ---------------------------------------------------------------------------
+
+    def __matmul__(self, x: Any) -> Any:
+        """Product. **Collective over the device mesh.**
+
+        Parameters
+        ----------
+        x
+            Owned slice ``[n_owned]`` or ``[n_owned, k]``, local vector (owned, then ghosts)
+            ``[n_local]`` whose ghosts are ignored, or `DTensor`.
+
+        Returns
+        -------
+        Tensor or DTensor
+            The product in the same form.
+
+        Raises
+        ------
+        ValueError
+            If the length fits no form.
+        """
+        if isinstance(x, DTensor):
+            return DTensor.from_local(self @ x.to_local(), x.device_mesh, x.placements)
+        layout = self.layout
+        if x.shape[0] not in (layout.n_owned, layout.n_local):
+            raise ValueError(
+                f"x has length {x.shape[0]}; expected the owned slice [{layout.n_owned}] or owned "
+                f"and ghosts [{layout.n_local}]"
+            )
+        y = self._multiply(x[: layout.n_owned])
+        return y if x.shape[0] == layout.n_owned else layout.with_ghosts(y)
+
+    def _multiply(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and (self.values.requires_grad or x.requires_grad):
+            return multiply(self.layout.pattern, self.values, self.layout.with_ghosts(x))
+        dtype = torch.promote_types(self.values.dtype, x.dtype)
+        return ShardedProduct(self.layout, self.values.to(dtype)) @ x.to(dtype)
+
+    def diagonal(self) -> Tensor:
+        """Owned slice of the diagonal, ``[n_owned]``; differentiable."""
+        entries = self.layout.diagonal_entries
+        stored = self.values[entries.clamp_min(0)] if self.values.numel() else self.values.new_zeros(
+            entries.shape
+        )
+        return torch.where(entries >= 0, stored, torch.zeros((), dtype=self.values.dtype))
+
+    def solve(
+        self,
+        b: Tensor,
+        method: str = "auto",
+        preconditioner: str = "auto",
+        rtol: float = 1e-8,
+        atol: float = 0.0,
+        maxiter: int | None = None,
+        x0: Tensor | None = None,
+        on_failure: str = "raise",
+        return_info: bool = False,
+    ) -> Tensor | tuple[Tensor, SolveInfo]:
+        """Solve ``A x = b`` for a symmetric positive definite ``A``. **Collective.**
+
+        Parameters
+        ----------
+        b
+            Owned slice of the right-hand side, ``[n_owned]``.
+        method
+            ``"auto"`` or ``"cg"``: conjugate gradients.
+        preconditioner
+            ``"auto"`` or ``"jacobi"``: the diagonal; ``"none"``.
+        rtol, atol
+            Stop when ``|b - A x| <= max(rtol |b|, atol)``.
+        maxiter
+            Bound of the iterations; by default 10 a global unknown, between 1000 and 50,000.
+        x0
+            Owned slice of the first guess; zero by default.
+        on_failure
+            ``"raise"``, ``"warn"`` or ``"return"`` when the tolerance is not reached.
+        return_info
+            Whether to return the `SolveInfo` too.
+
+        Returns
+        -------
+        x or (x, info)
+            Owned slice of the solution, ``[n_owned]``.
+
+        Raises
+        ------
+        NotConvergedError
+            If the tolerance is not reached and `on_failure` is ``"raise"``.
+        SingularMatrixError
+            If the matrix does not hold rigid motions or constants that `b` loads.
+        ValueError
+            If an argument is wrong, or the matrix is not symmetric or not positive definite.
+        NotImplementedError
+            If a gradient through the solve is asked for.
+        """
+        return solve(
+            self, b, method, preconditioner, rtol, atol, maxiter, x0, on_failure, return_info
+        )
+
+    # -- what a Condenser asks of a matrix ---------------------------------------------------
+
+    def _own_dofs(self, x: Tensor, name: str) -> Tensor:
+        return self.layout.vectors.owned(x, name, self.layout.h)
+
+    def _column_values(self, x: Tensor) -> Tensor:
+        return self.layout.with_ghosts(x)
+
+    def _rows_without_entries(self) -> Tensor:
+        return self.layout.pattern.empty_rows()
+
+    def _restrict(self, keep: Tensor, entries: Tensor) -> "ShardedRestriction":
+        return ShardedRestriction(self.layout, keep, entries, type(self).from_layout)
+
+

@@ -1,0 +1,188 @@
+"""`solve`: choose a method, check the system, report honestly."""
+
+import logging
+import math
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from tensormesh.distributed.collectives import all_reduce_sum, raise_together
+from tensormesh.distributed.krylov import Solution, cg
+from tensormesh.distributed.krylov.solution import Dots, Operator
+from tensormesh.distributed.preconditioner import Jacobi
+from tensormesh.distributed.product import ShardedProduct
+from tensormesh.distributed.solve_info import SolveInfo
+from tensormesh.distributed.vector_map import VectorMap
+from tensormesh.errors import NotConvergedError, SingularMatrixError, SolveError
+
+if TYPE_CHECKING:
+    from tensormesh.distributed.matrix import DSparseMatrix
+
+logger = logging.getLogger(__name__)
+
+_METHODS = ("auto", "cg")
+_PRECONDITIONERS = ("auto", "jacobi", "none")
+_ON_FAILURE = ("raise", "warn", "return")
+# Roundings that a sum over a row, or a product with a probe vector, may be off by.
+_SLACK = 1e3
+
+
+def solve(
+    A: "DSparseMatrix",
+    b: Tensor,
+    method: str,
+    preconditioner: str,
+    rtol: float,
+    atol: float,
+    maxiter: int | None,
+    x0: Tensor | None,
+    on_failure: str,
+    return_info: bool,
+) -> Tensor | tuple[Tensor, SolveInfo]:
+    """Solve ``A x = b``; see `DSparseMatrix.solve`. **Collective over the device mesh.**"""
+    start = time.perf_counter()
+    vectors = A.layout.vectors
+    options = (method, preconditioner, rtol, atol, maxiter, on_failure)
+    raise_together(_check_arguments(A, b, x0, *options), vectors.device_mesh)
+    dtype = torch.promote_types(A.values.dtype, b.dtype)
+    b = b.to(dtype)
+    product = ShardedProduct(A.layout, A.values.to(dtype))
+    dots = _dots(vectors)
+    M: Operator | None = None if preconditioner == "none" else Jacobi(A)
+    _check_symmetric(product, b, dots, A.layout.owned_dofs)
+    _check_constants_held(A, product, b, dots)
+    bound = maxiter if maxiter is not None else min(max(1000, 10 * A.shape[0]), 50_000)
+    guess = None if x0 is None else x0.to(dtype)
+    solution = cg(product, b, M, dots=dots, rtol=rtol, atol=atol, maxiter=bound, x0=guess)
+    name = "none" if M is None else "jacobi"
+    info = _report(solution, name, time.perf_counter() - start)
+    logger.info("%s", info)
+    if not solution.converged:
+        _fail(info, rtol, on_failure)
+    return (solution.x, info) if return_info else solution.x
+
+
+def _dots(vectors: VectorMap) -> Dots:
+    def dots(*pairs: tuple[Tensor, Tensor]) -> list[float]:
+        local = torch.stack([torch.vdot(a, b).real for a, b in pairs])
+        total: list[float] = all_reduce_sum(local, vectors.device_mesh).tolist()
+        return total
+
+    return dots
+
+
+def _check_arguments(
+    A: "DSparseMatrix",
+    b: Tensor,
+    x0: Tensor | None,
+    method: str,
+    preconditioner: str,
+    rtol: float,
+    atol: float,
+    maxiter: int | None,
+    on_failure: str,
+) -> Exception | None:
+    choices = {
+        "method": (method, _METHODS),
+        "preconditioner": (preconditioner, _PRECONDITIONERS),
+        "on_failure": (on_failure, _ON_FAILURE),
+    }
+    for name, (value, allowed) in choices.items():
+        if value not in allowed:
+            return ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    for name, x in (("b", b), ("x0", x0)):
+        if x is not None and x.shape != (A.layout.n_owned,):
+            return ValueError(
+                f"{name} has shape {tuple(x.shape)}; expected this rank's owned slice, "
+                f"[{A.layout.n_owned}] (dmesh.scatter makes it from a global vector)"
+            )
+    if not (rtol >= 0 and atol >= 0 and max(rtol, atol) > 0):
+        return ValueError(f"rtol = {rtol}, atol = {atol}: give one positive, none negative")
+    if maxiter is not None and maxiter < 1:
+        return ValueError(f"maxiter must be at least 1, got {maxiter}")
+    if not bool(torch.isfinite(b).all()) or not bool(torch.isfinite(A.values).all()):
+        return ValueError("the matrix or the right-hand side holds NaN or infinite entries")
+    if torch.is_grad_enabled() and (A.values.requires_grad or b.requires_grad):
+        return NotImplementedError(
+            "solve has no gradient yet: detach the matrix and the right-hand side, or use "
+            "to_single().solve(), which has one, where the system fits on one device"
+        )
+    return None
+
+
+def _check_symmetric(A: Operator, b: Tensor, dots: Dots, dofs: Tensor) -> None:
+    """Refuse a matrix that is not Hermitian, which conjugate gradients would get wrong in silence.
+
+    For two vectors of no particular direction, ``<x, A y> = <A x, y>``.
+    """
+    x = torch.sin(1.0 + dofs.to(torch.float64) * 0.73).to(b.dtype)
+    y = torch.cos(2.0 + dofs.to(torch.float64) * 1.37).to(b.dtype)
+    if b.is_complex():
+        x, y = x + 1j * y, y - 0.5j * x
+    Ax, Ay = A @ x, A @ y
+    left, right, xx, ay, yy, ax = dots((x, Ay), (Ax, y), (x, x), (Ay, Ay), (y, y), (Ax, Ax))
+    scale = max(math.sqrt(xx * ay), math.sqrt(yy * ax))
+    if abs(left - right) > _SLACK * torch.finfo(b.dtype).eps * scale:
+        raise ValueError(
+            "the matrix is not symmetric, and method 'cg' needs it to be; for a matrix that fits "
+            "on one device use to_single().solve()"
+        )
+
+
+def _check_constants_held(A: "DSparseMatrix", product: Operator, b: Tensor, dots: Dots) -> None:
+    """Refuse a system whose matrix maps constants to zero while `b` loads them.
+
+    The usual cause is a missing Dirichlet condition. Constants in all components are translations
+    of an elastic body too.
+    """
+    ones = torch.ones_like(b)
+    image = product @ ones
+    row_sums = A.values.new_zeros(A.layout.n_owned, dtype=image.real.dtype)
+    row_sums.index_add_(0, A.layout.pattern.row, A.values.detach().abs().to(row_sums.dtype))
+    found, size, load, bb, n = dots(
+        (image, image), (row_sums, row_sums), (ones, b), (b, b), (ones, ones)
+    )
+    slack = _SLACK * torch.finfo(b.dtype).eps
+    if found > (slack**2) * size or abs(load) <= slack * math.sqrt(n * bb):
+        return
+    raise SingularMatrixError(
+        "the matrix maps constants to zero and the right-hand side loads them: no solution exists; "
+        "constrain unknowns with Condenser, or give a right-hand side whose sum is zero"
+    )
+
+
+_ADVICE = {
+    "maxiter": "raise maxiter, loosen rtol, or check that the system is well posed",
+    "stagnated": "rounding keeps the residual above the tolerance: loosen rtol or use float64",
+    "singular": "a direction has no energy: some motion is not held; add constraints",
+    "indefinite": "the matrix is not positive definite: conjugate gradients does not apply",
+    "not finite": "an overflow or NaN appeared: check coefficients and scaling",
+}
+
+
+def _report(solution: Solution, preconditioner: str, seconds: float) -> SolveInfo:
+    return SolveInfo(
+        converged=solution.converged,
+        iterations=solution.iterations,
+        residual=solution.residual,
+        method="cg",
+        preconditioner=preconditioner,
+        reason=solution.reason,
+        seconds=seconds,
+        history=solution.history,
+    )
+
+
+def _fail(info: SolveInfo, rtol: float, on_failure: str) -> None:
+    message = (
+        f"{info.method} stopped after {info.iterations} iterations at a relative residual of "
+        f"{info.residual:.3e} (rtol = {rtol:g}): {info.reason}; {_ADVICE[info.reason]}"
+    )
+    if on_failure == "raise":
+        kinds: dict[str, type[SolveError]] = {"singular": SingularMatrixError}
+        raise kinds.get(info.reason, NotConvergedError)(message)
+    if on_failure == "warn":
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
