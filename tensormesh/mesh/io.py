@@ -8,13 +8,14 @@ from os import PathLike
 from pathlib import Path
 
 import meshio
+import numpy as np
 import torch
 
 from tensormesh.mesh.arrays import MeshArrays
 from tensormesh.mesh.convert import arrays_to_meshio
 from tensormesh.mesh.gmsh_order import gmsh_to_file
 from tensormesh.mesh.groups import groups_as_cell_data
-from tensormesh.mesh.msh41 import is_msh41, read_msh41
+from tensormesh.mesh.msh41 import is_msh41, physical_names, read_msh41
 from tensormesh.mesh.msh_write import msh22_mesh, write_msh41
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,10 @@ def read_meshio(file_name: str | PathLike[str], file_format: str | None = None) 
             return read_msh41(path)
         file_format = file_format or _sniffed(path)
         mesh = meshio.read(path, file_format)
-        return _in_meshio_order(mesh) if file_format == "gmsh" else mesh
+        if file_format == "gmsh":
+            _reorder_for_meshio(mesh)
+            _add_named_groups(mesh, physical_names(path))
+        return mesh
 
 
 def write_meshio(
@@ -86,12 +90,21 @@ def write_meshio(
         meshio.write(path, mesh, file_format)
 
 
-def _in_meshio_order(mesh: meshio.Mesh) -> meshio.Mesh:
+def _reorder_for_meshio(mesh: meshio.Mesh) -> None:
     """Reorder the cells of a gmsh file that meshio leaves as they are in the file."""
     for block in mesh.cells:
         if block.type in _LEFT_IN_GMSH_ORDER:
             block.data = block.data[:, gmsh_to_file(block.type)]
-    return mesh
+
+
+def _add_named_groups(mesh: meshio.Mesh, names: dict[tuple[int, int], str]) -> None:
+    """Make cell sets of tags: by ``field_data`` one name in two dimensions would be ambiguous."""
+    tags = mesh.cell_data.get("gmsh:physical", [np.zeros(len(block)) for block in mesh.cells])
+    for (dim, tag), name in names.items():
+        members = mesh.cell_sets.setdefault(name, [np.empty(0, np.int64) for _ in mesh.cells])
+        for i, block in enumerate(mesh.cells):
+            if block.dim == dim:
+                members[i] = np.flatnonzero(tags[i] == tag)
 
 
 def _sniffed(path: Path) -> str | None:

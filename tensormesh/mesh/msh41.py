@@ -88,6 +88,14 @@ def _sections(raw: bytes) -> list[tuple[str, bytes]]:
     return sections
 
 
+def physical_names(path: Path) -> dict[Entity, str]:
+    """(dimension, tag): name, of a file of any version of the format."""
+    section = re.search(
+        rb"^\$PhysicalNames\s(.*?)^\$EndPhysicalNames", path.read_bytes(), re.M | re.S
+    )
+    return _physical_names(section[1]) if section else {}
+
+
 def _mesh_format(sections: list[tuple[str, bytes]]) -> tuple[bool, int]:
     body = dict(sections)["MeshFormat"]
     _, mode, width = body.split(b"\n")[0].split()[:3]
