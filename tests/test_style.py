@@ -78,7 +78,7 @@ def test_serial_folders_are_all_read() -> None:
     assert folders >= {"mesh", "element", "assemble", "sparse", "operator"}
 
 
-@pytest.mark.parametrize("path", filter(is_serial, MODULES), ids=name_of)
+@pytest.mark.parametrize("path", list(filter(is_serial, MODULES)), ids=name_of)
 def test_serial_code_knows_no_ranks(path: Path) -> None:
     package = ".".join(path.parent.relative_to(ROOT).parts)
     assert not parallel_names(path.read_text(), package)
