@@ -1,11 +1,13 @@
-"""What the pages show runs: every Python block of the README and of the first page."""
+"""What the pages and docstrings show runs: no example is only for the eye."""
 
+import doctest
 import os
 import pkgutil
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +20,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", "docs/index.md"]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMEOUT = 120.0
+FINDER = doctest.DocTestFinder(exclude_empty=True)
+EXAMPLES = [
+    example
+    for module in pkgutil.walk_packages(tensormesh.__path__, "tensormesh.")
+    for example in FINDER.find(import_module(module.name))
+    if example.examples
+]
 
 
 @dataclass(frozen=True)
@@ -119,3 +128,10 @@ def test_reference_lists_every_public_name(package: ModuleType) -> None:
         if not isinstance(value, str | ModuleType) and value not in listed
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.name)
+def test_docstring_example_gives_what_it_shows(example: doctest.DocTest) -> None:
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert runner.run(example, out=report.append).failed == 0, "".join(report)
