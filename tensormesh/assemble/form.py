@@ -11,7 +11,6 @@ from torch import Tensor
 Kind = Literal["trial", "test", "x", "gradx", "normal", "field", "gradient", "cell", "scalar"]
 
 _BASIS = {"u": "trial", "gradu": "trial", "v": "test", "gradv": "test"}
-RESERVED = frozenset([*_BASIS, "x", "gradx"])
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,6 @@ class FormData:
         seen: dict[str, str] = {}
         for group in ("point_data", "element_data", "scalar_data"):
             for name in getattr(self, group):
-                if name in RESERVED - {"x"}:
-                    raise ValueError(f"{group}[{name!r}]: the name is reserved for the basis")
                 if name in seen:
                     raise ValueError(f"{name!r} is in {seen[name]} and in {group}; rename one")
                 seen[name] = group
@@ -101,8 +98,12 @@ def bind(
     Raises
     ------
     ValueError
-        If an argument is unknown, or is not a plain positional one.
+        If an argument is unknown, or is not a plain positional one, or data have the name of a
+        basis argument.
     """
+    for group in (data.point_data, data.element_data, data.scalar_data):
+        for name in {*basis, "x", "gradx"} & set(group):
+            raise ValueError(f"{name!r} is a basis argument of this form; rename the data")
     arguments = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):

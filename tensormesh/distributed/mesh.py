@@ -304,16 +304,17 @@ class DistributedMesh:
 
     # -- output ----------------------------------------------------------------------------
 
-    def write(
-        self,
-        path: "str | Path",
-        point_data: Mapping[str, Tensor] | None = None,
-        cell_data: Mapping[str, Any] | None = None,
-    ) -> list[str]:
-        """Write a VTU a part and one PVTU over them. **Collective**; see `write_pvtu`."""
+    def write(self, path: "str | Path", point_data: Mapping[str, Tensor] | None = None) -> "Path":
+        """Write a VTU a part and one PVTU over them; see `write_pvtu`. **Collective.**"""
         from tensormesh.distributed.io import write_pvtu
 
-        return write_pvtu(self, path, point_data, cell_data)
+        return write_pvtu(self, path, point_data)
+
+    def plot(self, path: "str | Path | None" = None, *, explode: float = 0.0) -> Any:
+        """Draw the parts; see `plot_partition`. **Collective.**"""
+        from tensormesh.distributed.plot import plot_partition
+
+        return plot_partition(self, path, explode=explode)
 
     def moved_points(self, given: Tensor | None) -> Tensor | None:
         """Coordinates that the next assembly must use instead of those of the parts.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Self
+from typing import Any, Self
 
 import meshio
 import torch
@@ -144,6 +144,20 @@ class Mesh(nn.Module):
     def from_meshio(cls, mesh: meshio.Mesh, reorder: bool = False) -> Self:
         """Make a mesh of a `meshio.Mesh`; see the constructor."""
         return cls(mesh, reorder=reorder)
+
+    @staticmethod
+    def gen_rectangle(*args: Any, **kwargs: Any) -> "Mesh":
+        """Mesh a rectangle; see `tensormesh.mesh.generators.gen_rectangle`."""
+        from tensormesh.mesh.generators import gen_rectangle
+
+        return gen_rectangle(*args, **kwargs)
+
+    @staticmethod
+    def gen_cube(*args: Any, **kwargs: Any) -> "Mesh":
+        """Mesh a box; see `tensormesh.mesh.generators.gen_cube`."""
+        from tensormesh.mesh.generators import gen_cube
+
+        return gen_cube(*args, **kwargs)
 
     @classmethod
     def read(cls, file_name: Path, file_format: str | None = None, reorder: bool = False) -> Self:
