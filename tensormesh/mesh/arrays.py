@@ -52,6 +52,7 @@ def check_arrays(arrays: MeshArrays) -> None:
     _check_points(arrays.points)
     for kind, cells in arrays.cells.items():
         _check_cells(kind, cells, arrays.points)
+    _check_finite(arrays.points, arrays.cells)
     for name, data in arrays.point_data.items():
         check_length(f"point data {name!r}", data, len(arrays.points))
     for name, by_type in arrays.cell_data.items():
@@ -75,12 +76,23 @@ def _check_points(points: Tensor) -> None:
         raise ValueError(f"points must have shape (n, 1..3), got {tuple(points.shape)}.")
     if not points.is_floating_point():
         raise ValueError(f"points must have a floating dtype, got {points.dtype}.")
+
+
+def _check_finite(points: Tensor, cells: ByType) -> None:
     finite = torch.isfinite(points.detach()).all(dim=1)
-    if not finite.all():
-        bad = int((~finite).nonzero()[0])
-        raise ValueError(
-            f"Point {bad} has coordinates {points[bad].tolist()}, which are no numbers."
-        )
+    if finite.all():
+        return
+    for kind, nodes in cells.items():
+        bad = (~finite[nodes]).nonzero()
+        if len(bad):
+            cell, node = bad[0].tolist()
+            point = int(nodes[cell, node])
+            raise ValueError(
+                f"Point {point} of cell {cell} of type {kind!r} is not finite: "
+                f"{points[point].tolist()}."
+            )
+    point = int((~finite).nonzero()[0])
+    raise ValueError(f"Point {point} is not finite: {points[point].tolist()}.")
 
 
 def _check_cells(kind: str, cells: Tensor, points: Tensor) -> None:

@@ -96,7 +96,7 @@ def _exist(nodes: Tensor, points: Tensor) -> bool:
 
 def _points(points: NDArray) -> Tensor:
     points = np.asarray(points)
-    if points.dtype not in (np.float16, np.float32, np.float64):
+    if points.dtype.kind != "f" or points.dtype.itemsize > 8:
         points = points.astype(np.float64)
     return _tensor("points", points)
 
@@ -107,8 +107,8 @@ def _tensor(name: str, array: NDArray) -> Tensor:
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{name!r} must be numbers, got dtype {array.dtype}.")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        return torch.tensor(array.astype(np.int64))
-    return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+        array = array.astype(np.int64)
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
 def _array(tensor: Tensor) -> NDArray:

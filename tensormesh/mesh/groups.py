@@ -27,9 +27,6 @@ def physical_groups(arrays: MeshArrays) -> MeshArrays:
     in one of them, adds none: its name is known there.
     """
     sets = {name: dict(by_type) for name, by_type in arrays.cell_sets.items()}
-    for name, named, kind, index in _tagged(arrays):
-        if named or not _covered(index, kind, arrays.cell_sets):
-            sets.setdefault(name, {}).setdefault(kind, index)
     cell_data = {}
     for name, by_type in arrays.cell_data.items():
         if name.startswith(GROUP_PREFIX):
@@ -37,6 +34,9 @@ def physical_groups(arrays: MeshArrays) -> MeshArrays:
             sets[name.removeprefix(GROUP_PREFIX)] = flagged
         else:
             cell_data[name] = by_type
+    for name, named, kind, index in _tagged(arrays):
+        if named or not _covered(index, kind, sets):
+            sets.setdefault(name, {}).setdefault(kind, index)
     return MeshArrays(
         arrays.points, arrays.cells, arrays.point_data, cell_data, arrays.field_data, sets
     )

@@ -49,7 +49,7 @@ def read_meshio(file_name: str | PathLike[str], file_format: str | None = None) 
         if file_format in (None, "gmsh") and is_msh41(path):
             return read_msh41(path)
         file_format = file_format or _sniffed(path)
-        mesh = meshio.read(path, file_format)
+        mesh = _read_by_meshio(path, file_format)
         if file_format == "gmsh":
             _reorder_for_meshio(mesh)
             _add_named_groups(mesh, physical_names(path))
@@ -64,7 +64,8 @@ def write_meshio(
     VTK formats: points are padded to three coordinates, bools written as integers, groups as cell
     data ``group:<name>`` of 0 and 1, from which a mesh that is read makes groups again.
     MSH 4.1 (``"gmsh"``, the default for .msh) and 2.2 (``"gmsh22"``): groups as physical groups,
-    data as float64, and cells of one type may be read back in another order.
+    data as float64 with 1, 3 or 9 components, and cells of one type may be read back in another
+    order.
 
     Parameters
     ----------
@@ -82,12 +83,22 @@ def write_meshio(
     """
     path = Path(file_name)
     file_format = file_format or _format_of(path)
+    _refuse_complex(arrays)
     if file_format == "gmsh":
         write_msh41(arrays, path)
         return
     mesh = _for_format(arrays, file_format)
     with _as_value_error(f"Cannot write mesh file {str(path)!r}"):
         meshio.write(path, mesh, file_format)
+
+
+def _refuse_complex(arrays: MeshArrays) -> None:
+    of_cells = {name: data for name, of in arrays.cell_data.items() for data in of.values()}
+    for name, data in {**arrays.point_data, **arrays.field_data, **of_cells}.items():
+        if data.is_complex():
+            raise ValueError(
+                f"Data {name!r} are complex, mesh files are real; store real and imaginary part."
+            )
 
 
 def _reorder_for_meshio(mesh: meshio.Mesh) -> None:
@@ -105,6 +116,19 @@ def _add_named_groups(mesh: meshio.Mesh, names: dict[tuple[int, int], str]) -> N
         for i, block in enumerate(mesh.cells):
             if block.dim == dim:
                 members[i] = np.flatnonzero(tags[i] == tag)
+
+
+def _read_by_meshio(path: Path, file_format: str | None) -> meshio.Mesh:
+    try:
+        return meshio.read(path, file_format)
+    except ValueError as error:
+        if file_format == "gmsh" and b"$ElementData" in path.read_bytes():
+            # meshio 5.3.5 splits such data at the wrong cells, and then finds that they do not fit.
+            raise ValueError(
+                "meshio reads $ElementData of MSH 2.2 only if there is one block of cells; save the"
+                " mesh as MSH 4.1"
+            ) from error
+        raise
 
 
 def _sniffed(path: Path) -> str | None:

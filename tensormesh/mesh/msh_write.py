@@ -56,11 +56,14 @@ def msh22_mesh(arrays: MeshArrays, left_in_gmsh_order: tuple[str, ...]) -> meshi
         if block.type in left_in_gmsh_order:
             block.data = block.data[:, file_to_gmsh(block.type)]
     mesh.cell_data = {
-        name: [d[rows[b.type][0].numpy()] for b, d in zip(mesh.cells, data, strict=True)]
+        name: [
+            _components(d[rows[b.type][0].numpy()]) for b, d in zip(mesh.cells, data, strict=True)
+        ]
         for name, data in mesh.cell_data.items()
     }
     physical = [rows[block.type][1].numpy() for block in mesh.cells]
     mesh.cell_data |= {"gmsh:physical": physical, "gmsh:geometrical": physical}
+    mesh.point_data = {name: _components(data) for name, data in mesh.point_data.items()}
     mesh.field_data = {
         name: np.array([tag, dim]) for (dim, name), tag in tags.items() if name != str(tag)
     }
@@ -71,12 +74,7 @@ def msh22_mesh(arrays: MeshArrays, left_in_gmsh_order: tuple[str, ...]) -> meshi
 def write_msh41(arrays: MeshArrays, path: Path) -> None:
     """Write `arrays` as binary MSH 4.1. Cells of one type come ordered by their groups.
 
-    Data are written as float64, the only type that the format has; complex data are refused.
-
-    Raises
-    ------
-    ValueError
-        If data are complex.
+    Data are written as float64, the only type that the format has.
     """
     tags = group_tags(arrays)
     parts = [part for kind in arrays.cells for part in _parts(arrays, kind, tags)]
@@ -89,11 +87,12 @@ def write_msh41(arrays: MeshArrays, path: Path) -> None:
         file.write(_section("Elements", _elements_body(arrays, parts, entities)))
         for name, data in arrays.point_data.items():
             if name not in _TAG_DATA:
-                file.write(_section("NodeData", _data_body(name, _numpy(data))))
-        for name, values in arrays_to_meshio(_without_tag_data(arrays)).cell_data.items():
-            blocks = dict(zip(arrays.cells, values, strict=True))
+                file.write(_section("NodeData", _data_body(name, _components(_numpy(data)))))
+        for name, data in arrays_to_meshio(_without_tag_data(arrays)).cell_data.items():
+            blocks = dict(zip(arrays.cells, data, strict=True))
             ordered = [blocks[kind][index.cpu().numpy()] for kind, index, _ in parts]
-            file.write(_section("ElementData", _data_body(name, np.concatenate(ordered))))
+            values = _components(np.concatenate(ordered))
+            file.write(_section("ElementData", _data_body(name, values)))
 
 
 def _without_tag_data(arrays: MeshArrays) -> MeshArrays:
@@ -203,14 +202,18 @@ def _elements_body(
 
 
 def _data_body(name: str, values: NDArray) -> bytes:
-    if np.iscomplexobj(values):
-        raise ValueError(f"Data {name!r} are complex; MSH files hold real numbers.")
-    values = values.reshape(len(values), -1)
     n, width = values.shape
     head = f'1\n"{name}"\n1\n0.0\n3\n0\n{width}\n{n}\n'.encode()
     table = np.empty(n, np.dtype([("tag", "i4"), ("values", "f8", (width,))]))
     table["tag"], table["values"] = np.arange(1, n + 1), values
     return head + table.tobytes()
+
+
+def _components(values: NDArray) -> NDArray:
+    """(n, 1, 3 or 9): gmsh knows scalars, vectors and tensors, so zeros fill up; or (n, more)."""
+    values = values.reshape(len(values), -1).astype(np.float64)
+    width = next((w for w in (1, 3, 9) if w >= values.shape[1]), values.shape[1])
+    return np.pad(values, ((0, 0), (0, width - values.shape[1])))
 
 
 def _numpy(tensor: Tensor) -> NDArray:

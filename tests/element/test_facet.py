@@ -33,7 +33,7 @@ def moved_nodes(name, bend):
 
 
 def field(x):
-    """The vector field x s, where s is the sum of the d coordinates, and its divergence (d + 1) s."""
+    """The field x s, where s is the sum of the d coordinates, and its divergence (d + 1) s."""
     s = x.sum(dim=1)
     return x * s.unsqueeze(1), (x.shape[1] + 1) * s
 
