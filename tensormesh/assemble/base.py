@@ -110,7 +110,7 @@ class Assembler(nn.Module):
         return made
 
     def _on(self, mesh: "Mesh") -> Self:
-        """This assembler on another mesh, with the same parameters (shared, not copied)."""
+        """Give the same form on another mesh, its parameters shared, not copied."""
         made = _shallow(self)
         Assembler._rebase(made, Topology.of(mesh))
         return made
@@ -177,6 +177,14 @@ class Assembler(nn.Module):
         return f"{self.n_points} points, cells {{{sizes}}}\n{source}"
 
     # -- one call --------------------------------------------------------------------------
+
+    def _integrand(self, func: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
+        if func is None and type(self).forward is nn.Module.forward:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no weak form: define forward(self, ...) with arguments "
+                "by name, or pass func="
+            )
+        return func or self.forward
 
     def _set_points(self, points: Tensor | None) -> None:
         if points is None:

@@ -34,10 +34,6 @@ class ElementAssembler(Assembler):
 
     _family = "element"
 
-    def forward(self, *arguments: Tensor) -> Tensor:
-        """Integrand at one point; see the class."""
-        raise NotImplementedError(f"{type(self).__name__} must define forward(self, u, v, ...)")
-
     def __call__(
         self,
         points: Tensor | None = None,
@@ -86,7 +82,7 @@ class ElementAssembler(Assembler):
         self, func: Callable[..., Tensor] | None, data: FormData
     ) -> tuple[Tensor, int]:
         """Values ``[nnz, H * H]`` on the node pairs of the topology, and ``H``."""
-        form = bind(func or self.forward, data, ("u", "gradu", "v", "gradv"))
+        form = bind(self._integrand(func), data, ("u", "gradu", "v", "gradv"))
         if not (form.of_kind("trial") and form.of_kind("test")):
             raise FormError(
                 f"{type(self).__name__}: a bilinear form needs one of u, gradu and one of v, gradv"

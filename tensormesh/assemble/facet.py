@@ -87,7 +87,7 @@ class FacetAssembler(Assembler):
         return made
 
     def _on(self, mesh: "Mesh", boundary_mask: Tensor | str | None = None) -> Self:
-        """This assembler on facets of another mesh, with the same parameters."""
+        """Give the same form on facets of another mesh, its parameters shared."""
         made = super()._on(mesh)
         made._facets = select_facets(mesh, boundary_mask)
         return made
@@ -100,10 +100,6 @@ class FacetAssembler(Assembler):
         super()._apply(fn, recurse)
         self._facets = {kind: (fn(c), fn(f)) for kind, (c, f) in self._facets.items()}
         return self
-
-    def forward(self, *arguments: Tensor) -> Tensor:
-        """Integrand at one point of a facet; see the class."""
-        raise NotImplementedError(f"{type(self).__name__} must define forward(self, v, ...)")
 
     def __call__(
         self,
@@ -139,7 +135,7 @@ class FacetAssembler(Assembler):
         self, func: Callable[..., Tensor] | None, data: FormData
     ) -> tuple[Tensor, int]:
         """Values ``[n, H]`` and ``H``."""
-        form = bind(func or self.forward, data, ("v", "gradv", "u", "gradu"), normal=True)
+        form = bind(self._integrand(func), data, ("v", "gradv", "u", "gradu"), normal=True)
         if bool(form.of_kind("test")) == bool(form.of_kind("trial")):
             raise FormError(
                 f"{type(self).__name__}: a linear facet form needs one of v, gradv "

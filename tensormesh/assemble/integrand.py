@@ -189,7 +189,7 @@ def check_linear(
     """
     n = coefficients.shape[0]
     picks = sorted({i * (n - 1) // (_N_SAMPLES - 1) for i in range(_N_SAMPLES)}) if n else []
-    sides: list[Side] = [s for s in ("test", "trial") if form.of_kind(s)]  # type: ignore[arg-type]
+    sides: list[Side] = [s for s in ("test", "trial") if form.of_kind(s)]
     weights = [_probe(form, side, dim, like) for side in sides]
     with torch.no_grad():
         for i in picks:

@@ -52,10 +52,6 @@ class NodeAssembler(Assembler):
             Topology(points.to(device, dtype), cells), quadrature_order, args, kwargs
         )
 
-    def forward(self, *arguments: Tensor) -> Tensor:
-        """Integrand at one point; see the class."""
-        raise NotImplementedError(f"{type(self).__name__} must define forward(self, v, ...)")
-
     def __call__(
         self,
         points: Tensor | None = None,
@@ -91,7 +87,7 @@ class NodeAssembler(Assembler):
         self, func: Callable[..., Tensor] | None, data: FormData
     ) -> tuple[Tensor, int]:
         """Values ``[n, H]`` and ``H``."""
-        form = bind(func or self.forward, data, ("v", "gradv"))
+        form = bind(self._integrand(func), data, ("v", "gradv"))
         if not form.of_kind("test"):
             raise FormError(f"{type(self).__name__}: a linear form needs one of v, gradv")
         values: Tensor | None = None

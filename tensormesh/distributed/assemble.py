@@ -1,5 +1,6 @@
 """A weak form on all parts, its contributions summed at the owners of their rows."""
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,11 +32,9 @@ class ShardedAssembly:
         Subclass of `ElementAssembler`, `NodeAssembler` or `FacetAssembler`.
     dmesh
         The mesh.
-    quadrature_order, project
-        As of `Assembler.from_mesh`.
-    kwargs
-        Keyword arguments of ``__post_init__``; ``boundary_mask`` of a facet class. Tensors that
-        require grad get their full gradient on every rank.
+    *args, **kwargs
+        Further arguments of the class's ``from_mesh``. Tensors that require grad get their full
+        gradient on every rank. A mask of facets is given in any form of nodal data.
 
     Raises
     ------
@@ -44,12 +43,7 @@ class ShardedAssembly:
     """
 
     def __init__(
-        self,
-        assembler_cls: type[Assembler],
-        dmesh: DistributedMesh,
-        quadrature_order: int,
-        project: str,
-        kwargs: Mapping[str, Any],
+        self, assembler_cls: type[Assembler], dmesh: DistributedMesh, *args: Any, **kwargs: Any
     ) -> None:
         self.dmesh = dmesh
         with agree(dmesh.device_mesh):
@@ -57,31 +51,28 @@ class ShardedAssembly:
                 raise TypeError(
                     f"{assembler_cls.__name__} is no element, node or facet assembler class"
                 )
-            shared = {k: self._shared(x) for k, x in kwargs.items()}
-        masks = self._facet_masks(assembler_cls, shared.pop("boundary_mask", None))
+            shared = (
+                [self._shared(x) for x in args],
+                {k: self._shared(x) for k, x in kwargs.items()},
+            )
+            bound = inspect.signature(assembler_cls.from_mesh).bind(None, *shared[0], **shared[1])
+        masks = self._facet_masks(bound.arguments.get("boundary_mask"))
+        self.assemblers: list[Assembler] = []
         with agree(dmesh.device_mesh):
-            first: Assembler | None = None
-            self.assemblers: list[Assembler] = []
             for part, mask in zip(dmesh.parts, masks, strict=True):
-                options = {} if mask is None else {"boundary_mask": mask}
-                if first is None:
-                    first = assembler_cls.from_mesh(
-                        part.mesh,
-                        quadrature_order=quadrature_order,
-                        project=project,
-                        **options,
-                        **shared,
-                    )
-                    self.assemblers.append(first)
-                else:
-                    self.assemblers.append(first._on(part.mesh, **options))
+                chosen = {} if mask is None else {"boundary_mask": mask}
+                if self.assemblers:
+                    self.assemblers.append(self.assemblers[0]._on(part.mesh, **chosen))
+                    continue
+                bound.arguments.update(mesh=part.mesh, **chosen)
+                self.assemblers.append(assembler_cls.from_mesh(*bound.args, **bound.kwargs))
 
     def _shared(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.requires_grad:
             return replicated(x, self.dmesh.device_mesh)
         return x
 
-    def _facet_masks(self, cls: type[Assembler], mask: Any) -> list[Any]:
+    def _facet_masks(self, mask: Any) -> list[Any]:
         """The choice of facets as each part needs it."""
         if not isinstance(mask, Tensor):
             return [mask] * len(self.dmesh.parts)
@@ -180,7 +171,9 @@ class ShardedAssembly:
             if unknown:
                 raise TypeError(f"call_kwargs: unknown {sorted(unknown)}; expected {list(_CALL)}")
             points = dmesh.moved_points(call.get("points"))
-            nodal = {k: _tensor(f"point_data[{k!r}]", x) for k, x in _of(call, "point_data").items()}
+            nodal = {
+                k: _tensor(f"point_data[{k!r}]", x) for k, x in _of(call, "point_data").items()
+            }
             if points is not None:
                 nodal["points"] = points
             cellwise = self._by_type(_of(call, "element_data"))
@@ -226,7 +219,9 @@ class ShardedAssembly:
             result[name] = {k: _tensor(f"element_data[{name!r}]", given[k]) for k in kinds}
         return result
 
-    def _cell_slices(self, data: dict[str, dict[str, Tensor]]) -> list[dict[str, dict[str, Tensor]]]:
+    def _cell_slices(
+        self, data: dict[str, dict[str, Tensor]]
+    ) -> list[dict[str, dict[str, Tensor]]]:
         dmesh = self.dmesh
         keys = [(name, kind) for name, by_type in data.items() for kind in by_type]
         items = [self._cell_item(name, kind, data[name][kind]) for name, kind in keys]

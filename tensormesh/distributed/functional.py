@@ -36,8 +36,8 @@ def distributed_element_assemble(
     quadrature_order, project
         As of `ElementAssembler.from_mesh`.
     call_kwargs
-        ``points``, ``func``, ``point_data``, ``element_data``, ``scalar_data`` of the call. Data are
-        given for the global mesh, for this rank's part, or (nodal data) as the owned slice.
+        ``points``, ``func``, ``point_data``, ``element_data``, ``scalar_data`` of the call. Data
+        are given for the global mesh, for this rank's part, or (nodal data) as the owned slice.
     **assembler_kwargs
         Arguments of ``__post_init__``.
 
@@ -51,7 +51,13 @@ def distributed_element_assemble(
     ValueError, TypeError, KeyError
         On every rank, what is wrong on one of them.
     """
-    assembly = ShardedAssembly(assembler_cls, dmesh, quadrature_order, project, assembler_kwargs)
+    assembly = ShardedAssembly(
+        assembler_cls,
+        dmesh,
+        quadrature_order=quadrature_order,
+        project=project,
+        **assembler_kwargs,
+    )
     return assembly.matrix(call_kwargs or {})
 
 
@@ -91,7 +97,13 @@ def distributed_element_assemble_per_rank(
             "distributed_element_assemble in a single process"
         )
     raise_together(_check_rank(dmesh, rank), dmesh.device_mesh)
-    assembly = ShardedAssembly(assembler_cls, dmesh, quadrature_order, project, assembler_kwargs)
+    assembly = ShardedAssembly(
+        assembler_cls,
+        dmesh,
+        quadrature_order=quadrature_order,
+        project=project,
+        **assembler_kwargs,
+    )
     return assembly.matrix(call_kwargs or {})
 
 
@@ -101,8 +113,8 @@ def _check_rank(dmesh: DistributedMesh, rank: int) -> ValueError | None:
         return ValueError(f"rank = {rank}, but this is rank {mine} of the device mesh")
     if size != dmesh.num_partitions:
         return ValueError(
-            f"the mesh has {dmesh.num_partitions} parts and the device mesh {size} ranks: build the "
-            "DistributedMesh after init_process_group, with as many parts as ranks"
+            f"the mesh has {dmesh.num_partitions} parts and the device mesh {size} ranks: build "
+            "the DistributedMesh after init_process_group, with as many parts as ranks"
         )
     return None
 
@@ -124,7 +136,13 @@ def distributed_element_assemble_to_sparse(
     SparseMatrix
         The whole matrix on every rank, one entry a position.
     """
-    assembly = ShardedAssembly(assembler_cls, dmesh, quadrature_order, project, assembler_kwargs)
+    assembly = ShardedAssembly(
+        assembler_cls,
+        dmesh,
+        quadrature_order=quadrature_order,
+        project=project,
+        **assembler_kwargs,
+    )
     return assembly.matrix(call_kwargs or {}).to_single()
 
 
@@ -157,5 +175,11 @@ def distributed_node_assemble(
     call = dict(call_kwargs or {})
     if point_data is not None:
         call["point_data"] = {**(call.get("point_data") or {}), **point_data}
-    assembly = ShardedAssembly(assembler_cls, dmesh, quadrature_order, project, assembler_kwargs)
+    assembly = ShardedAssembly(
+        assembler_cls,
+        dmesh,
+        quadrature_order=quadrature_order,
+        project=project,
+        **assembler_kwargs,
+    )
     return assembly.vector(call)

@@ -83,8 +83,6 @@ class _Consistent(torch.autograd.Function):
         return local.view_as(local)
 
     @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, *grads: Tensor
-    ) -> tuple[Tensor, None]:
+    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> tuple[Tensor, None]:
         halo: Halo = ctx.halo  # type: ignore[attr-defined]
         return halo.scatter_forward(halo.scatter_reverse(grads[0])), None

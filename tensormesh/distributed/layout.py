@@ -73,9 +73,7 @@ class MatrixLayout:
 
     def with_uuid(self, uuid: int) -> "MatrixLayout":
         """The same layout under another identity."""
-        return MatrixLayout(
-            self.pattern, self.index_map, self.halo, self.vectors, self.h, uuid
-        )
+        return MatrixLayout(self.pattern, self.index_map, self.halo, self.vectors, self.h, uuid)
 
     # -- columns ---------------------------------------------------------------------------
 

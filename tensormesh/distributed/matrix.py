@@ -21,7 +21,7 @@ from tensormesh.sparse.matrix import SparseMatrix
 from tensormesh.sparse.product import multiply
 
 
-class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):  # type: ignore[misc]
+class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
     """Row-sharded sparse matrix: this rank stores the rows of the unknowns that it owns.
 
     Local numbering is owned unknowns first, then the ghosts that the rows name. Vectors are plain
@@ -69,7 +69,7 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):  # type: ignore[misc]
     # -- identity --------------------------------------------------------------------------
 
     @property
-    def values(self) -> Tensor:  # type: ignore[override]
+    def values(self) -> Tensor:
         """Entries of this rank's rows, ``[nnz]``, sorted by row then local column."""
         values: Tensor = self._local_tensor.values
         return values
@@ -177,8 +177,10 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):  # type: ignore[misc]
     def diagonal(self) -> Tensor:
         """Owned slice of the diagonal, ``[n_owned]``; differentiable."""
         entries = self.layout.diagonal_entries
-        stored = self.values[entries.clamp_min(0)] if self.values.numel() else self.values.new_zeros(
-            entries.shape
+        stored = (
+            self.values[entries.clamp_min(0)]
+            if self.values.numel()
+            else self.values.new_zeros(entries.shape)
         )
         return torch.where(entries >= 0, stored, torch.zeros((), dtype=self.values.dtype))
 
@@ -248,5 +250,3 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):  # type: ignore[misc]
 
     def _restrict(self, keep: Tensor, entries: Tensor) -> "ShardedRestriction":
         return ShardedRestriction(self.layout, keep, entries, type(self).from_layout)
-
-

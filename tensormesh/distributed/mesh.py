@@ -185,8 +185,9 @@ class DistributedMesh:
 
     def __repr__(self) -> str:
         sizes = ", ".join(
-            f"part {p.number}: {p.mesh.n_elements} cells, {p.mesh.n_points} points on {p.mesh.device}"
-            for p in self.parts
+            f"part {part.number}: {part.mesh.n_elements} cells, {part.mesh.n_points} points "
+            f"on {part.mesh.device}"
+            for part in self.parts
         )
         return (
             f"DistributedMesh({self.num_partitions} parts by {self.method!r}, "
@@ -214,7 +215,9 @@ class DistributedMesh:
             return mask
         mask = torch.zeros(self.n_global_points, dtype=torch.bool, device=self.device)
         for part in self.parts:
-            mask[part.node_ids.to(self.device)] = part.mesh.point_data["is_boundary"].to(self.device)
+            mask[part.node_ids.to(self.device)] = part.mesh.point_data["is_boundary"].to(
+                self.device
+            )
         return mask
 
     def quality(self) -> PartitionQuality:
@@ -228,9 +231,7 @@ class DistributedMesh:
         """Numbering and motions of nodal vectors. **Collective at first use.**"""
         to_local = self.parts[0].to_local if self.in_job else None
         halo = Halo(self.index_map, self.device_mesh)
-        return VectorMap(
-            self.index_map, halo, self.device_mesh, self.n_global_points, to_local
-        )
+        return VectorMap(self.index_map, halo, self.device_mesh, self.n_global_points, to_local)
 
     @property
     def halo(self) -> Halo:
@@ -238,7 +239,7 @@ class DistributedMesh:
         return self.vectors.halo
 
     def gather(self, owned: Tensor) -> Tensor:
-        """Global vector in the input's numbering, on every rank, from owned slices. **Collective.**"""
+        """Global vector in the input's numbering on every rank. **Collective.**"""
         return self.vectors.gather(owned)
 
     def scatter(self, vector: Tensor) -> Tensor:
@@ -327,7 +328,11 @@ class DistributedMesh:
         if given is not None:
             return given
         mesh = self._global_mesh()
-        if self._points is None and mesh is not None and mesh.points._version != self._points_version:
+        if (
+            self._points is None
+            and mesh is not None
+            and mesh.points._version != self._points_version
+        ):
             raise ValueError(
                 "the points of the global mesh were changed in place after it was cut: pass them "
                 "as points=, or build the DistributedMesh again"

@@ -76,7 +76,7 @@ class VectorMap:
         return rows.reshape(-1, *x.shape[1:])
 
     def local(self, x: Tensor, form: FormName) -> Tensor:
-        """Owned and ghost values ``[n_local, ...]`` of `x` in a form agreed upon. **Collective.**"""
+        """Owned and ghost values ``[n_local, ...]`` of `x` in an agreed form. **Collective.**"""
         x = x.to(self.index_map.device)
         if form == "global":
             return replicated(x, self.device_mesh)[self.index_map.original_ids]

@@ -1,4 +1,4 @@
-"""What serial and distributed FEM matrices share: a layout identity, and arithmetic on one layout."""
+"""What serial and distributed FEM matrices share: identity of the layout, and arithmetic on it."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, Self

@@ -13,7 +13,7 @@ from tensormesh.sparse.pattern import SparsityPattern, merge_duplicates
 from tensormesh.sparse.product import multiply
 
 
-class SparseMatrix(_FEMSparsityMixin, SparseTensor):  # type: ignore[misc]
+class SparseMatrix(_FEMSparsityMixin, SparseTensor):
     """Sparse matrix in coordinate form.
 
     Parameters
@@ -162,7 +162,7 @@ class SparseMatrix(_FEMSparsityMixin, SparseTensor):  # type: ignore[misc]
         return type(self)(torch.cat([self.values, values]), row, col, self.shape).coalesce()
 
     @property
-    def T(self) -> Self:  # type: ignore[override]
+    def T(self) -> Self:
         """Transpose, sharing the values."""
         return type(self).from_pattern(self.pattern.transpose, self.values)
 

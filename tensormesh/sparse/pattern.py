@@ -80,10 +80,10 @@ class SparsityPattern:
 
     @cached_property
     def signature(self) -> tuple[tuple[int, int], int, str]:
-        """Identity by content: equal for equal patterns, whoever made them and wherever they are."""
+        """Identity by content: equal for equal patterns, whoever made them, wherever they are."""
         digest = hashlib.blake2b(digest_size=16)
         for index in (self.row, self.col):
-            digest.update(index.cpu().contiguous().numpy())
+            digest.update(index.cpu().numpy().tobytes())
         return self.shape, self.nnz, digest.hexdigest()
 
     def same_as(self, other: "SparsityPattern") -> bool:
@@ -156,7 +156,7 @@ class BlockExpansion:
         self.scalar, self._source = _expand(pattern, h)
 
     def values(self, blocks: Tensor) -> Tensor:
-        """Scalar values ``[nnz * h * h]`` from block values ``[nnz, h, h]`` (or ``[nnz, h * h]``)."""
+        """Scalar values ``[nnz * h * h]`` from blocks ``[nnz, h, h]`` or ``[nnz, h * h]``."""
         flat = blocks.reshape(-1)
         return flat if self._source is None else flat[self._source]
 

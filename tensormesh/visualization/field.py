@@ -53,7 +53,8 @@ def plot_field(
     if displacement is not None:
         if displacement.shape != points.shape:
             raise ValueError(
-                f"displacement has shape {tuple(displacement.shape)}, expected {tuple(points.shape)}"
+                f"displacement has shape {tuple(displacement.shape)}, "
+                f"expected {tuple(points.shape)}"
             )
         points = points + displacement.detach()
     corners = points.cpu().numpy()
