@@ -68,7 +68,7 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
 
     # -- identity --------------------------------------------------------------------------
 
-    @property
+    @property  # type: ignore[override]
     def values(self) -> Tensor:
         """Entries of this rank's rows, ``[nnz]``, sorted by row then local column."""
         values: Tensor = self._local_tensor.values
@@ -80,7 +80,7 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
         return self.layout.uuid
 
     @property
-    def partition(self) -> Partition:  # type: ignore[override]
+    def partition(self) -> Partition:
         """torch-sla's description of this rank's rows and ghosts, in the input's numbering."""
         return self.layout.partition
 

@@ -97,7 +97,7 @@ class VectorMap:
         return local[self.part_to_local]
 
     def by_node(self, owned: Tensor) -> Tensor:
-        """Owned slice ``[n_owned * h, ...]`` as ``[n_owned, h, ...]``, without the axis if ``h`` is 1.
+        """View ``[n_owned * h, ...]`` as ``[n_owned, h, ...]``, or as it is if ``h`` is 1.
 
         **Collective**: a rank that owns nothing learns ``h`` from the others.
         """
@@ -142,7 +142,7 @@ class VectorMap:
         return max(width, 1)
 
     def scatter(self, vector: Tensor) -> Tensor:
-        """Owned slice of a global vector ``[n_global * h, ...]`` that every rank has. **Collective.**"""
+        """Owned slice of ``[n_global * h, ...]``, which every rank has. **Collective.**"""
         h, rest = divmod(vector.shape[0], max(self.n_global, 1))
         error = ValueError(
             f"a vector of length {vector.shape[0]} is no multiple of {self.n_global} global indices"

@@ -38,7 +38,7 @@ def layout_of(D: DSparseTensor, uuid: int | None) -> tuple[MatrixLayout, Tensor]
     owners = torch.zeros_like(partition.halo_nodes)
     for rank, places in partition.recv_indices.items():
         owners[places - n_owned] = int(rank)
-    sorted_ids, by_id = owned.sort()
+    sorted_ids = owned.sort().values
     index_map = number_by_rank(sorted_ids, partition.halo_nodes, owners, device_mesh)
     halo = Halo(index_map, device_mesh)
     vectors = VectorMap(index_map, halo, device_mesh, D.shape[0])

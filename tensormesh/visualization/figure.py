@@ -33,7 +33,7 @@ def new_axes(dim: int, title: str | None = None) -> tuple[Any, Any]:
 def add_polygons(axes: Any, corners: list[NDArray[np.float64]], **style: Any) -> Any:
     """Add polygons ``[P, 3 or 4, D]`` to axes of that dimension."""
     if corners[0].shape[-1] == 3:
-        from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+        from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
         collection = axes.add_collection3d(Poly3DCollection(corners, **style))
     else:
