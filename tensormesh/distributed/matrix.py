@@ -68,8 +68,8 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
 
     # -- identity --------------------------------------------------------------------------
 
-    @property  # type: ignore[override]
-    def values(self) -> Tensor:
+    @property
+    def values(self) -> Tensor:  # type: ignore[override]
         """Entries of this rank's rows, ``[nnz]``, sorted by row then local column."""
         values: Tensor = self._local_tensor.values
         return values
