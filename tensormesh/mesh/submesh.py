@@ -58,7 +58,7 @@ def extract_part(
         _point_data(mesh, nodes),
         _cell_data(mesh, chosen),
         _cell_sets(mesh, chosen),
-        mesh.field_data.to_dict(),
+        mesh.arrays().field_data,
     )
     extracted._set_boundary_facets(_physical_boundary(mesh, chosen))
     return extracted
