@@ -389,6 +389,11 @@ def raise_own(device_mesh: DeviceMesh, errors: dict[int, BaseException]) -> None
     raise_together(errors.get(device_mesh.get_local_rank()), device_mesh)
 
 
+def raise_unpicklable(device_mesh: DeviceMesh) -> None:
+    error = ValueError(i for i in range(2))
+    raise_together(error if device_mesh.get_local_rank() == 1 else None, device_mesh)
+
+
 def raise_picky(device_mesh: DeviceMesh) -> None:
     rank = device_mesh.get_local_rank()
     raise_together(PickyError("bad", 3) if rank == 1 else None, device_mesh)
@@ -418,6 +423,12 @@ def test_exception_that_does_not_unpickle_becomes_a_runtime_error(ranks: RankPoo
     outcomes = ranks(3, outcome_of, raise_picky)
     assert {o[:2] for o in outcomes} == {(RuntimeError, "PickyError('bad')")}
     assert [o[3] for o in outcomes] == [None, "bad", None]
+
+
+def test_exception_that_does_not_pickle_becomes_a_runtime_error(ranks: RankPool) -> None:
+    for kind, message, _, _ in ranks(2, outcome_of, raise_unpicklable):
+        assert kind is RuntimeError
+        assert message.startswith("ValueError(<generator")
 
 
 def agree_on_exit(device_mesh: DeviceMesh) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 from torch.distributed.device_mesh import init_device_mesh as torch_init_device_mesh
 
-from tensormesh.distributed.collectives import all_gather_ints
+from tensormesh.distributed.collectives import all_gather_ints, broadcast_object
 from tensormesh.distributed.device_mesh import (
     DeviceMesh,
     as_device_mesh,
@@ -593,6 +593,22 @@ def test_ranks_outside_take_part_and_are_told(ranks: RankPool) -> None:
         coordinate, message = answers[rank]
         assert coordinate is None
         assert f"rank {rank} is not in" in message
+
+
+def line_of_another_rank(device_mesh: DeviceMesh) -> list[int] | str:
+    """The line through rank 0, sent to all ranks: those of the other line are outside."""
+    line = broadcast_object(grid()["tp"], device_mesh)
+    try:
+        return ranks_of(line.get_group())
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_line_of_another_rank_gives_no_group(ranks: RankPool) -> None:
+    answers = ranks(4, line_of_another_rank)
+    assert answers[:2] == [[0, 1]] * 2
+    for rank in (2, 3):
+        assert f"rank {rank} is not in DeviceMesh(tp=2, 'cpu')" in answers[rank]
 
 
 def test_mesh_larger_than_the_job_has_no_groups(job: Callable[[], None]) -> None:

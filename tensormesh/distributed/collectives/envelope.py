@@ -5,13 +5,11 @@ from typing import NoReturn
 
 
 def pack(error: BaseException) -> tuple[bytes | None, str]:
-    """Pickled exception, None if it does not survive pickling, and its ``repr``."""
+    """Pickled exception, None if it does not pickle, and its ``repr``."""
     try:
-        pickled = pickle.dumps(error)
-        pickle.loads(pickled)
+        return pickle.dumps(error), repr(error)
     except Exception:  # whatever a user's class raises while it is pickled
         return None, repr(error)
-    return pickled, repr(error)
 
 
 def unpack(packed: tuple[bytes | None, str]) -> BaseException:
@@ -21,7 +19,7 @@ def unpack(packed: tuple[bytes | None, str]) -> BaseException:
         return RuntimeError(text)
     try:
         return pickle.loads(pickled)
-    except Exception:  # a class that this process cannot import
+    except Exception:  # a class that cannot be imported here, or made from its message
         return RuntimeError(text)
 
 
