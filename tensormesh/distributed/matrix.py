@@ -176,13 +176,8 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
 
     def diagonal(self) -> Tensor:
         """Owned slice of the diagonal, ``[n_owned]``; differentiable."""
-        entries = self.layout.diagonal_entries
-        stored = (
-            self.values[entries.clamp_min(0)]
-            if self.values.numel()
-            else self.values.new_zeros(entries.shape)
-        )
-        return torch.where(entries >= 0, stored, torch.zeros((), dtype=self.values.dtype))
+        # -1, not stored, finds the zero; a rank without entries keeps its place in the graph.
+        return torch.cat([self.values, self.values.new_zeros(1)])[self.layout.diagonal_entries]
 
     def solve(
         self,
