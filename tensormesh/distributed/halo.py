@@ -35,6 +35,8 @@ class Halo:
         self.recv_counts: list[int] = torch.bincount(owners, minlength=size).tolist()
         table = all_gather_ints(self.recv_counts, device_mesh)
         self.send_counts: list[int] = table[:, rank].tolist()
+        none = table.sum(1) == 0
+        self.only_some_have_ghosts = bool(none.any()) and not bool(none.all())
         wanted = exchange(index_map.ghosts, self.recv_counts, self.send_counts, device_mesh)
         self.send_index = wanted - index_map.first
 

@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor
 from torch_sla import SparseTensor
 from torch_sla.distributed import DSparseTensor, Partition
 
-from tensormesh.distributed.collectives import all_gather_rows
+from tensormesh.distributed.collectives import all_gather_rows, all_max
 from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.product import ShardedProduct
 from tensormesh.distributed.reduced import ShardedRestriction
@@ -166,7 +166,14 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
                 f"and ghosts [{layout.n_local}]"
             )
         y = self._multiply(x[: layout.n_owned])
-        return y if x.shape[0] == layout.n_owned else layout.with_ghosts(y)
+        return layout.with_ghosts(y) if self._is_local(x) else y
+
+    def _is_local(self, x: Tensor) -> bool:
+        """Whether `x` has a place for ghosts; a rank without ghosts asks those that have some."""
+        local = x.shape[0] > self.layout.n_owned
+        if not self.layout.halo.only_some_have_ghosts:
+            return local
+        return bool(all_max(int(local), self.layout.device_mesh))
 
     def _multiply(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and (self.values.requires_grad or x.requires_grad):
