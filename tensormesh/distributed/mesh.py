@@ -1,6 +1,7 @@
 """`DistributedMesh`: a mesh cut into parts, one a rank (or all of them in one process)."""
 
 import weakref
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -126,13 +127,14 @@ class DistributedMesh:
         return [torch.device(d) for d in given]
 
     def _refuse_different_meshes(self, mesh: Mesh, labels: Tensor) -> None:
-        place = torch.arange(labels.numel(), device=labels.device) % 65521 + 1
-        facts = [mesh.n_points, labels.numel(), int((labels * place).sum()), self.num_partitions]
-        table = all_gather_ints(facts, self.device_mesh)
+        contents = (mesh.points.detach(), *mesh.top_cells().values(), labels)
+        facts = [mesh.n_points, labels.numel(), self.num_partitions, *map(_checksum, contents)]
+        digest = zlib.crc32(repr(facts).encode())
+        table = all_gather_ints([mesh.n_points, labels.numel(), digest], self.device_mesh)
         if bool((table != table[0]).any()):
             raise ValueError(
                 "mesh: the ranks have different meshes or cut them differently (points, cells, "
-                f"checksum, parts by rank: {table.tolist()}); every rank must pass the same mesh"
+                f"checksum by rank: {table.tolist()}); every rank must pass the same mesh"
             )
 
     def _cut(self, mesh: Mesh, labels: Tensor) -> tuple[IndexMap, list[Part]]:
@@ -338,6 +340,10 @@ class DistributedMesh:
                 "as points=, or build the DistributedMesh again"
             )
         return self._points
+
+
+def _checksum(x: Tensor) -> int:
+    return zlib.crc32(x.cpu().contiguous().numpy())
 
 
 class _Submeshes(Sequence[Mesh]):
