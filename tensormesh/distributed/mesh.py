@@ -91,12 +91,12 @@ class DistributedMesh:
             labels = partition_cells(mesh, self.num_partitions, method, weights)
         self._refuse_different_meshes(mesh, labels)
         self._global_mesh = weakref.ref(mesh)
-        self._weights = weights
+        self._weights = None if weights is None else weakref.ref(weights)
         self.n_global_points = mesh.n_points
         self.n_cells_by_type = {kind: c.shape[0] for kind, c in mesh.top_cells().items()}
         # Coordinates that require grad are sliced anew in each call, where their gradient starts.
         self._points = mesh.points if mesh.points.requires_grad else None
-        self._points_version = mesh.points._version
+        self._cut_points = weakref.ref(mesh.points), mesh.points._version
         self.partition_uuid = draw_uuid(self.device_mesh)
         self.index_map, self.parts = self._cut(mesh, labels)
         self._layouts: dict[int, MatrixLayout] = {}
@@ -330,16 +330,15 @@ class DistributedMesh:
         if given is not None:
             return given
         mesh = self._global_mesh()
-        if (
-            self._points is None
-            and mesh is not None
-            and mesh.points._version != self._points_version
-        ):
+        if self._points is not None or mesh is None:
+            return self._points
+        cut, version = self._cut_points
+        if mesh.points is not cut() or mesh.points._version != version:
             raise ValueError(
-                "the points of the global mesh were changed in place after it was cut: pass them "
-                "as points=, or build the DistributedMesh again"
+                "the points of the global mesh were changed after it was cut: pass them as "
+                "points=, or build the DistributedMesh again"
             )
-        return self._points
+        return None
 
 
 def _checksum(x: Tensor) -> int:
@@ -374,5 +373,11 @@ class _Submeshes(Sequence[Mesh]):
                 f"part {number} belongs to another rank, and the global mesh that it could be cut "
                 "out of is gone: keep a reference to it"
             )
-        labels = partition_cells(mesh, dmesh.num_partitions, dmesh.method, dmesh._weights)
+        weights = None if dmesh._weights is None else dmesh._weights()
+        if dmesh._weights is not None and weights is None:
+            raise RuntimeError(
+                f"part {number} belongs to another rank, and the weights that it was cut by are "
+                "gone: keep a reference to them"
+            )
+        labels = partition_cells(mesh, dmesh.num_partitions, dmesh.method, weights)
         return dmesh._extract(mesh, labels, number)
