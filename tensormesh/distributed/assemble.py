@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from tensormesh.assemble.base import Assembler
@@ -47,6 +48,11 @@ class ShardedAssembly:
     ) -> None:
         self.dmesh = dmesh
         with agree(dmesh.device_mesh):
+            if dist.is_initialized() and not dmesh.in_job:
+                raise ValueError(
+                    f"dmesh has {dmesh.num_partitions} parts in one process, since it was made "
+                    "before init_process_group: make it afterwards, one part a rank"
+                )
             if not issubclass(assembler_cls, FAMILIES):
                 raise TypeError(
                     f"{assembler_cls.__name__} is no element, node or facet assembler class"

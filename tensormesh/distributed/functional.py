@@ -89,7 +89,7 @@ def distributed_element_assemble_per_rank(
     RuntimeError
         If `torch.distributed` is not initialised.
     ValueError
-        If `rank` is not this rank, or the number of ranks is not the number of parts.
+        If `rank` is not this rank, or `dmesh` was made before the job.
     """
     if not dist.is_initialized():
         raise RuntimeError(
@@ -108,15 +108,10 @@ def distributed_element_assemble_per_rank(
 
 
 def _check_rank(dmesh: DistributedMesh, rank: int) -> ValueError | None:
-    mine, size = dmesh.device_mesh.get_local_rank(), dmesh.device_mesh.size()
-    if rank != mine:
-        return ValueError(f"rank = {rank}, but this is rank {mine} of the device mesh")
-    if size != dmesh.num_partitions:
-        return ValueError(
-            f"the mesh has {dmesh.num_partitions} parts and the device mesh {size} ranks: build "
-            "the DistributedMesh after init_process_group, with as many parts as ranks"
-        )
-    return None
+    mine = dmesh.device_mesh.get_local_rank()
+    if rank == mine or not dmesh.in_job:  # a mesh made before the job is refused by the assembly
+        return None
+    return ValueError(f"rank = {rank}, but this is rank {mine} of the device mesh")
 
 
 def distributed_element_assemble_to_sparse(

@@ -81,6 +81,8 @@ class DistributedMesh:
         device_mesh: DeviceMesh | TorchDeviceMesh | None = None,
         weights: Tensor | None = None,
     ) -> None:
+        # Whether this process is one rank of a job, with one part; else it has all parts.
+        self.in_job = dist.is_initialized()
         self.device_mesh = as_device_mesh(device_mesh)
         self.method = method
         with agree(self.device_mesh):
@@ -168,11 +170,6 @@ class DistributedMesh:
         return part.to(self.devices[number])
 
     # -- facts -----------------------------------------------------------------------------
-
-    @property
-    def in_job(self) -> bool:
-        """Whether this process is one rank of a job, with one part; else it has all parts."""
-        return dist.is_initialized()
 
     @property
     def submeshes(self) -> Sequence[Mesh]:
