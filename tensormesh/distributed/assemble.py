@@ -80,11 +80,12 @@ class ShardedAssembly:
 
     def _facet_masks(self, mask: Any) -> list[Any]:
         """The choice of facets as each part needs it."""
+        vectors = self.dmesh.vectors
+        items = [vectors.item(mask, "boundary_mask")] if isinstance(mask, Tensor) else []
+        forms = agree_on_forms(items, self.dmesh.device_mesh)
         if not isinstance(mask, Tensor):
             return [mask] * len(self.dmesh.parts)
-        vectors = self.dmesh.vectors
-        (form,) = agree_on_forms([vectors.item(mask, "boundary_mask")], self.dmesh.device_mesh)
-        local = vectors.local(mask, form)
+        local = vectors.local(mask, forms[0])
         return [local[part.to_local].to(part.mesh.device) for part in self.dmesh.parts]
 
     # -- one call --------------------------------------------------------------------------
@@ -235,15 +236,15 @@ class ShardedAssembly:
         result = []
         for part in dmesh.parts:
             here: dict[str, dict[str, Tensor]] = {name: {} for name in data}
+            cells = part.mesh.cell_data["orig_cid"]
             for (name, kind), form in forms.items():
                 x = data[name][kind].to(part.mesh.device)
-                if form == "global":
-                    x = self._shared(x)
-                    if kind in part.mesh.top_cells():
-                        here[name][kind] = x[part.mesh.cell_data["orig_cid"][kind]]
-                elif kind in part.mesh.top_cells():
-                    here[name][kind] = x
-            result.append(here)
+                x = self._shared(x) if form == "global" else x
+                if kind not in part.mesh.top_cells():
+                    here[name][kind] = x[:0]
+                else:
+                    here[name][kind] = x[cells[kind]] if form == "global" else x
+            result.append({name: _with_present_types(by_type) for name, by_type in here.items()})
         return result
 
     def _cell_item(self, name: str, kind: str, x: Tensor) -> Item:
@@ -268,6 +269,19 @@ def _tensor(name: str, x: Any) -> Tensor:
     if not isinstance(x, Tensor) or x.dim() == 0:
         raise TypeError(f"{name} must be a tensor with a value per node or cell, got {x!r}")
     return x
+
+
+def _with_present_types(by_type: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Values on the types that the part has, in whose graph those on the others are too.
+
+    The backward of shared data is collective: also a part without cells of their type takes part.
+    """
+    present = {kind: x for kind, x in by_type.items() if x.shape[0]}
+    first = next(iter(present))
+    for x in by_type.values():
+        if x.requires_grad and not x.shape[0]:
+            present[first] = present[first] + x.sum()
+    return present
 
 
 @contextmanager
