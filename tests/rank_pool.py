@@ -4,6 +4,7 @@ import faulthandler
 import multiprocessing
 import os
 import pickle
+import resource
 import signal
 import sys
 import time
@@ -230,6 +231,8 @@ def _serve(rank: int, size: int, port: int, pipe: Connection, stack_file: Path) 
     if ROOT not in sys.path:
         sys.path.insert(0, ROOT)  # test modules unpickle as tests.<folder>.<module>
     torch.set_num_threads(1)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each group holds some files open
     with stack_file.open("a") as stacks:
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
         store = dist.TCPStore("127.0.0.1", port, is_master=False)
