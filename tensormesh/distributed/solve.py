@@ -4,12 +4,14 @@ import logging
 import math
 import time
 import warnings
+import zlib
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from tensormesh.distributed.collectives import all_reduce_sum, raise_together
+from tensormesh.distributed.collectives import agree, all_gather_ints, all_reduce_sum
+from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.krylov import Solution, cg
 from tensormesh.distributed.krylov.solution import Dots, Operator
 from tensormesh.distributed.preconditioner import Jacobi
@@ -46,14 +48,17 @@ def solve(
     start = time.perf_counter()
     vectors = A.layout.vectors
     options = (method, preconditioner, rtol, atol, maxiter, on_failure)
-    raise_together(_check_arguments(A, b, x0, *options), vectors.device_mesh)
+    with agree(vectors.device_mesh):
+        _check_system(A, b, x0)
+        _check_options(*options)
+    _refuse_different((*options, x0 is None, b.dtype, A.values.dtype), vectors.device_mesh)
     dtype = torch.promote_types(A.values.dtype, b.dtype)
     b = b.to(dtype)
     product = ShardedProduct(A.layout, A.values.to(dtype))
     dots = _dots(vectors)
     M: Operator | None = None if preconditioner == "none" else Jacobi(A)
     _check_symmetric(product, b, dots, A.layout.owned_dofs)
-    _check_constants_held(A, product, b, dots)
+    _check_translations_held(A, product, b)
     bound = maxiter if maxiter is not None else min(max(1000, 10 * A.shape[0]), 50_000)
     guess = None if x0 is None else x0.to(dtype)
     solution = cg(product, b, M, dots=dots, rtol=rtol, atol=atol, maxiter=bound, x0=guess)
@@ -74,17 +79,14 @@ def _dots(vectors: VectorMap) -> Dots:
     return dots
 
 
-def _check_arguments(
-    A: "DSparseMatrix",
-    b: Tensor,
-    x0: Tensor | None,
+def _check_options(
     method: str,
     preconditioner: str,
     rtol: float,
     atol: float,
     maxiter: int | None,
     on_failure: str,
-) -> Exception | None:
+) -> None:
     choices = {
         "method": (method, _METHODS),
         "preconditioner": (preconditioner, _PRECONDITIONERS),
@@ -92,25 +94,39 @@ def _check_arguments(
     }
     for name, (value, allowed) in choices.items():
         if value not in allowed:
-            return ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-    for name, x in (("b", b), ("x0", x0)):
-        if x is not None and x.shape != (A.layout.n_owned,):
-            return ValueError(
+            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    if not (rtol >= 0 and atol >= 0 and max(rtol, atol) > 0):
+        raise ValueError(f"rtol = {rtol}, atol = {atol}: give one positive, none negative")
+    if maxiter is not None and maxiter < 1:
+        raise ValueError(f"maxiter must be at least 1, got {maxiter}")
+
+
+def _check_system(A: "DSparseMatrix", b: Tensor, x0: Tensor | None) -> None:
+    for name, x in {"b": b, **({} if x0 is None else {"x0": x0})}.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
+        if x.shape != (A.layout.n_owned,):
+            raise ValueError(
                 f"{name} has shape {tuple(x.shape)}; expected this rank's owned slice, "
                 f"[{A.layout.n_owned}] (dmesh.scatter makes it from a global vector)"
             )
-    if not (rtol >= 0 and atol >= 0 and max(rtol, atol) > 0):
-        return ValueError(f"rtol = {rtol}, atol = {atol}: give one positive, none negative")
-    if maxiter is not None and maxiter < 1:
-        return ValueError(f"maxiter must be at least 1, got {maxiter}")
     if not bool(torch.isfinite(b).all()) or not bool(torch.isfinite(A.values).all()):
-        return ValueError("the matrix or the right-hand side holds NaN or infinite entries")
+        raise ValueError("the matrix or the right-hand side holds NaN or infinite entries")
     if torch.is_grad_enabled() and (A.values.requires_grad or b.requires_grad):
-        return NotImplementedError(
+        raise NotImplementedError(
             "solve has no gradient yet: detach the matrix and the right-hand side, or use "
             "to_single().solve(), which has one, where the system fits on one device"
         )
-    return None
+
+
+def _refuse_different(options: tuple[object, ...], device_mesh: DeviceMesh) -> None:
+    """Refuse options that differ between ranks, whose iterations would not match."""
+    digests = all_gather_ints([zlib.crc32(repr(options).encode())], device_mesh)
+    if bool((digests != digests[0]).any()):
+        raise ValueError(
+            "the ranks call solve with different options (method, preconditioner, rtol, atol, "
+            f"maxiter, on_failure, whether x0 is None, dtypes); here they are {options}"
+        )
 
 
 def _check_symmetric(A: Operator, b: Tensor, dots: Dots, dofs: Tensor) -> None:
@@ -132,26 +148,29 @@ def _check_symmetric(A: Operator, b: Tensor, dots: Dots, dofs: Tensor) -> None:
         )
 
 
-def _check_constants_held(A: "DSparseMatrix", product: Operator, b: Tensor, dots: Dots) -> None:
-    """Refuse a system whose matrix maps constants to zero while `b` loads them.
+def _check_translations_held(A: "DSparseMatrix", product: Operator, b: Tensor) -> None:
+    """Refuse a system whose matrix maps a constant in some component to zero while `b` loads it.
 
-    The usual cause is a missing Dirichlet condition. Constants in all components are translations
-    of an elastic body too.
+    The usual cause is a missing Dirichlet condition. Of an elastic body these are translations.
     """
-    ones = torch.ones_like(b)
-    image = product @ ones
-    row_sums = A.values.new_zeros(A.layout.n_owned, dtype=image.real.dtype)
-    row_sums.index_add_(0, A.layout.pattern.row, A.values.detach().abs().to(row_sums.dtype))
-    found, size, load, bb, n = dots(
-        (image, image), (row_sums, row_sums), (ones, b), (b, b), (ones, ones)
-    )
+    layout, n = A.layout, b.shape[0]
+    translations = torch.eye(layout.h, dtype=b.dtype, device=b.device).repeat(n // layout.h, 1)
+    images = product @ translations
+    row_sums = images.real.new_zeros(n)
+    row_sums.index_add_(0, layout.pattern.row, A.values.detach().abs().to(row_sums.dtype))
+    sums = torch.cat([images.abs().square().sum(0).to(b.dtype), translations.mH @ b])
+    sums = torch.cat([sums, torch.stack([row_sums.square().sum().to(b.dtype), torch.vdot(b, b)])])
+    found, loads, (size, bb) = all_reduce_sum(sums, layout.device_mesh).split([layout.h] * 2 + [2])
     slack = _SLACK * torch.finfo(b.dtype).eps
-    if found > (slack**2) * size or abs(load) <= slack * math.sqrt(n * bb):
-        return
-    raise SingularMatrixError(
-        "the matrix maps constants to zero and the right-hand side loads them: no solution exists; "
-        "constrain unknowns with Condenser, or give a right-hand side whose sum is zero"
-    )
+    free = found.abs() <= slack**2 * size.abs()
+    loaded = loads.abs() > slack * (A.shape[0] / layout.h * bb.abs()).sqrt()
+    bad = (free & loaded).nonzero().flatten().tolist()
+    if bad:
+        raise SingularMatrixError(
+            f"the matrix maps constants (in component {bad[0]} of {layout.h}) to zero and the "
+            "right-hand side loads them: no solution exists; constrain unknowns with Condenser, "
+            "or give a right-hand side whose sum is zero"
+        )
 
 
 _ADVICE = {

@@ -14,7 +14,7 @@ class SolveInfo:
     iterations
         Number of iterations.
     residual
-        ``|b - A x| / |b|``, computed anew from the solution (``|A x|`` if ``b`` is zero).
+        ``|b - A x| / |b|``, computed anew from the solution; zero if ``b`` is zero.
     method, preconditioner
         Names of what ran.
     reason

@@ -61,8 +61,9 @@ def cg(
     x = torch.zeros_like(b) if x0 is None else x0.clone()
     r = b.clone() if x0 is None else b - A @ x
     b_norm, r_norm = (math.sqrt(s) for s in dots((b, b), (r, r)))
-    target = max(rtol * b_norm, atol)
-    scale = b_norm if b_norm > 0 else 1.0
+    if b_norm == 0.0:
+        return Solution(torch.zeros_like(b), True, 0, 0.0, "converged")
+    target, scale = max(rtol * b_norm, atol), b_norm
     state = Solution(x, False, 0, r_norm / scale, "maxiter")
     while True:
         reason = _cycle(A, M, state, r, dots, target, scale, maxiter)
