@@ -21,7 +21,11 @@ PACKAGES = sorted(
     ".".join(path.parent.relative_to(ROOT).parts) for path in MODULES if path.name == "__init__.py"
 )
 PARALLEL = ("torch.distributed", "tensormesh.distributed")
-DISTRIBUTIONS = {"basix": "fenics-basix", "torch_sla": "torch-sla"}  # where the names differ
+DISTRIBUTIONS = {  # where the names differ
+    "basix": "fenics-basix",
+    "mpl_toolkits": "matplotlib",
+    "torch_sla": "torch-sla",
+}
 
 
 def name_of(path: Path) -> str:
