@@ -52,10 +52,6 @@ class SparseMatrix(_FEMSparsityMixin, SparseTensor):
         return matrix
 
     def _bind(self, pattern: SparsityPattern, values: Tensor) -> None:
-        if values.dim() != 1 or values.shape[0] != pattern.nnz:
-            raise ValueError(
-                f"edata has shape {tuple(values.shape)}; the pattern stores [{pattern.nnz}] entries"
-            )
         self.pattern = pattern.to(values.device)
         SparseTensor.__init__(self, values, self.pattern.row, self.pattern.col, self.pattern.shape)
 
@@ -63,6 +59,20 @@ class SparseMatrix(_FEMSparsityMixin, SparseTensor):
         return type(self).from_pattern(self.pattern, values)
 
     # -- data ------------------------------------------------------------------------------
+
+    @property
+    def values(self) -> Tensor:
+        """Values ``[nnz]``; may be replaced by others of that shape."""
+        return self._values
+
+    @values.setter
+    def values(self, values: Tensor) -> None:
+        if values.shape != (self.pattern.nnz,):
+            raise ValueError(
+                f"edata has shape {tuple(values.shape)}; the pattern stores "
+                f"[{self.pattern.nnz}] entries"
+            )
+        self._values = values
 
     @property
     def edata(self) -> Tensor:
@@ -201,9 +211,11 @@ class SparseMatrix(_FEMSparsityMixin, SparseTensor):
 
     def _own_dofs(self, x: Tensor, name: str) -> Tensor:
         """`x` given per unknown, as this matrix's rows see it."""
-        if x.shape[0] != self.shape[0]:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
+        if x.dim() == 0 or x.shape[0] != self.shape[0]:
             raise ValueError(
-                f"{name} has {x.shape[0]} entries; the matrix has {self.shape[0]} unknowns"
+                f"{name} has shape {tuple(x.shape)}; the matrix has {self.shape[0]} unknowns"
             )
         return x.to(self.values.device)
 

@@ -29,6 +29,8 @@ class SparsityPattern:
 
     def __init__(self, row: Tensor, col: Tensor, shape: tuple[int, int]) -> None:
         self.shape = (int(shape[0]), int(shape[1]))
+        if min(self.shape) < 0:
+            raise ValueError(f"shape must not be negative, got {self.shape}")
         self.row = _checked("row", row, self.shape[0])
         self.col = _checked("col", col, self.shape[1])
         if self.row.shape != self.col.shape:
@@ -104,7 +106,12 @@ class SparsityPattern:
 
 
 def _checked(name: str, index: Tensor, limit: int) -> Tensor:
-    if not isinstance(index, Tensor) or index.dtype.is_floating_point or index.dtype.is_complex:
+    if (
+        not isinstance(index, Tensor)
+        or index.dtype.is_floating_point
+        or index.dtype.is_complex
+        or index.dtype == torch.bool
+    ):
         raise TypeError(f"{name} must be an integer tensor, got {getattr(index, 'dtype', index)!r}")
     if index.dim() != 1:
         raise ValueError(f"{name} must be 1-D, got shape {tuple(index.shape)}")
