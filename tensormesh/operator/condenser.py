@@ -6,6 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensormesh.sparse.layout import _FEMSparsityMixin
+
+# Layout of the matrix, mask, and how often the mask was written to.
+_Key = tuple[Hashable, Tensor, int]
+
 
 class Condenser(nn.Module):
     """Remove constrained unknowns from a system, and put them back into its solution.
@@ -62,21 +67,25 @@ class Condenser(nn.Module):
 
     def update_dirichlet(self, value: Tensor | None) -> None:
         """Prescribe new values, in the forms that the constructor takes."""
-        self.dirichlet_value = None if value is None else self._full_length(value)
-
-    def _full_length(self, value: Tensor) -> Tensor:
+        if value is None:
+            self.dirichlet_value = None
+            return
         if not isinstance(value, Tensor):
             raise TypeError(f"dirichlet_value must be a tensor or None, got {type(value).__name__}")
         mask = self.dirichlet_mask
-        if value.shape == mask.shape:
-            return value.to(mask.device)
         n = int(mask.sum())
-        if value.shape != (n,):
+        if value.shape != mask.shape and value.shape != (n,):
             raise ValueError(
                 f"dirichlet_value has shape {tuple(value.shape)}; expected one value per unknown, "
                 f"[{mask.numel()}], or per constrained unknown, [{n}]"
             )
-        value = value.to(mask.device)
+        self.dirichlet_value = value.to(mask.device)
+
+    def _full_value(self) -> Tensor | None:
+        """Prescribed values per unknown. Made anew each time: a graph can be run back only once."""
+        value, mask = self.dirichlet_value, self.dirichlet_mask
+        if value is None or value.shape == mask.shape:
+            return value
         return value.new_zeros(mask.shape).index_put((mask.nonzero().flatten(),), value)
 
     def forward(self, K: Any, rhs: Tensor | None = None) -> tuple[Any, Tensor]:
@@ -87,7 +96,7 @@ class Condenser(nn.Module):
         K
             `SparseMatrix` or `DSparseMatrix`. The symbolic part is done once per layout.
         rhs
-            Right-hand side ``[N]`` or ``[N, k]``; for a sharded matrix the owned slice, or any
+            Right-hand side ``[N]`` or ``[N, ...]``; for a sharded matrix the owned slice, or any
             form that the mask may have. None means zero.
 
         Returns
@@ -98,17 +107,22 @@ class Condenser(nn.Module):
 
         Raises
         ------
+        TypeError
+            If `K` is no matrix of this package, or `rhs` no tensor.
         ValueError
-            If a length fits no form.
+            If a length fits no form, or `K` is not square.
         """
         elimination = self._eliminate(K)
         entries = K.values[elimination.inner]
         return elimination.restriction.matrix(entries), self._reduced(K, rhs, elimination)
 
     def _eliminate(self, K: Any) -> "_Elimination":
+        if not isinstance(K, _FEMSparsityMixin):
+            raise TypeError(f"K must be a SparseMatrix or a DSparseMatrix, got {type(K).__name__}")
+        key = (K.layout_signature, self.dirichlet_mask, self.dirichlet_mask._version)
         known = self._elimination
-        if known is None or known.layout != K.layout_signature:
-            known = _Elimination(K, self.dirichlet_mask)
+        if known is None or not known.is_of(key):
+            known = _Elimination(K, key)
             self._elimination = known
         return known
 
@@ -121,22 +135,24 @@ class Condenser(nn.Module):
         if prescribed is None:
             dtype = torch.promote_types(reduced.dtype, K.values.dtype)
             return reduced.to(dtype)
-        columns = K._column_values(prescribed.to(torch.promote_types(prescribed.dtype, K.values.dtype)))
+        columns = K._column_values(
+            prescribed.to(torch.promote_types(prescribed.dtype, K.values.dtype))
+        )
         terms = K.values[elimination.coupling] * columns[elimination.coupling_col]
         dtype = torch.promote_types(reduced.dtype, terms.dtype)
-        if reduced.dim() > 1:
-            terms = terms.unsqueeze(1).expand(-1, reduced.shape[1])
+        terms = _beside(terms, reduced).expand(-1, *reduced.shape[1:])
         return reduced.to(dtype).index_add(0, elimination.coupling_row, -terms.to(dtype))
 
     def _prescribed(self, K: Any) -> Tensor | None:
-        if self.dirichlet_value is None:
+        full = self._full_value()
+        if full is None:
             return None
-        value: Tensor = K._own_dofs(self.dirichlet_value, "dirichlet_value")
+        value: Tensor = K._own_dofs(full, "dirichlet_value")
         mask = K._own_dofs(self.dirichlet_mask, "dirichlet_mask")
         return torch.where(mask, value, torch.zeros((), dtype=value.dtype, device=value.device))
 
     def recover(self, u_i: Tensor) -> Tensor:
-        """Full solution from the reduced one, ``[N_i]`` or ``[N_i, k]``, prescribed values put in.
+        """Full solution from the reduced one, ``[N_i, ...]``, with the prescribed values put in.
 
         For a sharded system both are owned slices.
 
@@ -149,14 +165,12 @@ class Condenser(nn.Module):
         """
         elimination = self._known()
         full = self.prolong(u_i)
-        prescribed = elimination.own(self.dirichlet_value, "dirichlet_value")
+        prescribed = elimination.own(self._full_value(), "dirichlet_value")
         if prescribed is None:
             return full
         dtype = torch.promote_types(full.dtype, prescribed.dtype)
-        constrained = elimination.constrained
-        if full.dim() > 1:
-            prescribed, constrained = prescribed.unsqueeze(1), constrained.unsqueeze(1)
-        return torch.where(constrained, prescribed.to(dtype), full.to(dtype))
+        constrained = _beside(elimination.constrained, full)
+        return torch.where(constrained, _beside(prescribed, full).to(dtype), full.to(dtype))
 
     def restrict(self, f: Tensor) -> Tensor:
         """Entries of `f` at the unknowns that are not constrained."""
@@ -183,10 +197,12 @@ class _Elimination:
     Symbolic: made once per layout. Entries are named by their place in ``K.values``.
     """
 
-    def __init__(self, K: Any, mask: Tensor) -> None:
-        self.layout: Hashable = K.layout_signature
+    def __init__(self, K: Any, key: _Key) -> None:
+        if K.shape[0] != K.shape[1]:
+            raise ValueError(f"K must be square, got shape {tuple(K.shape)}")
+        self._key = key
         self._matrix = K.detach()
-        self.constrained: Tensor = K._own_dofs(mask, "dirichlet_mask")
+        self.constrained: Tensor = K._own_dofs(key[1], "dirichlet_mask")
         without_equation = K._rows_without_entries()
         self.free = ~(self.constrained | without_equation)
         free_columns = K._column_values(self.free)
@@ -197,7 +213,17 @@ class _Elimination:
         self.coupling_col = K.col_indices[self.coupling]
         self.restriction = K._restrict(self.free, self.inner)
 
+    def is_of(self, key: _Key) -> bool:
+        """Whether this was made for that layout and that mask, as the mask is now."""
+        layout, mask, version = self._key
+        return key[1] is mask and key[2] == version and key[0] == layout
+
     def own(self, x: Tensor | None, name: str) -> Tensor | None:
         """`x`, in any form, as the rows of the matrix see it."""
         own: Tensor | None = None if x is None else self._matrix._own_dofs(x, name)
         return own
+
+
+def _beside(x: Tensor, other: Tensor) -> Tensor:
+    """`x` ``[n]`` with as many axes as `other` ``[n, ...]``, to broadcast along its columns."""
+    return x.reshape(-1, *(1,) * (other.dim() - 1))
