@@ -40,7 +40,6 @@ class Assembler(nn.Module):
         super().__init__()
         self._topology = topology
         self.quadrature_order = _checked_order(quadrature_order)
-        self._linear: set[Callable[..., Any]] = set()
         self._geometry: dict[str, tuple[Tensor, int, CellGeometry]] = {}
         self._tables: dict[str, Tabulation] = {}
 
@@ -167,6 +166,19 @@ class Assembler(nn.Module):
         self._geometry, self._tables = {}, {}
         return self
 
+    def type(self, dst_type: torch.dtype | str) -> Self:
+        """Convert coordinates and floating-point parameters, as `torch.nn.Module.type` does.
+
+        Raises
+        ------
+        TypeError
+            If `dst_type` is no floating-point dtype: the geometry is real, and complex data make
+            the result complex by themselves.
+        """
+        if not (isinstance(dst_type, torch.dtype) and dst_type.is_floating_point):
+            raise TypeError(f"dst_type must be a floating-point dtype, got {dst_type!r}")
+        return self.to(dst_type)
+
     def extra_repr(self) -> str:
         """Sizes, and the source of the weak form."""
         sizes = ", ".join(f"{name}: {c.shape[0]}" for name, c in self.elements.items())
@@ -189,14 +201,17 @@ class Assembler(nn.Module):
     def _set_points(self, points: Tensor | None) -> None:
         if points is None:
             return
+        if not isinstance(points, Tensor) or points.is_complex():
+            kind = getattr(points, "dtype", type(points).__name__)
+            raise TypeError(f"points must be a real tensor, got {kind}")
         if points.shape != self.points.shape:
             raise ValueError(
                 f"points has shape {tuple(points.shape)}; the mesh has {tuple(self.points.shape)}"
             )
-        topology = Topology.__new__(Topology)
-        topology.__dict__.update(self._topology.__dict__)  # same cells and pattern, new coordinates
-        topology.points = points
-        self._topology = topology
+        if points.device != self.device:
+            self.to(points.device)
+        points = points if points.is_floating_point() else points.to(self.dtype)
+        self._topology = self._topology.moved(points)
 
     def _data(
         self,
@@ -256,11 +271,12 @@ class Assembler(nn.Module):
     def _cell_geometry(self, kind: str) -> CellGeometry:
         """Geometry of all cells of a type; kept while the coordinates stay as they are."""
         points = self.points
+        keep = not (points.requires_grad or points.is_inference())
         known = self._geometry.get(kind)
-        if known is not None and known[0] is points and known[1] == points._version:
+        if keep and known and known[0] is points and known[1] == points._version:
             return known[2]
         geometry = cell_geometry(kind, points[self.elements[kind]], self._table(kind))
-        if not points.requires_grad:
+        if keep:
             self._geometry[kind] = (points, points._version, geometry)
         return geometry
 
@@ -268,7 +284,6 @@ class Assembler(nn.Module):
         self, form: Form, data: FormData, coefficients: Coefficients, contract: Contraction
     ) -> Iterator[tuple[str, slice, Tensor]]:
         """Element tensors of `form`, block by block: cell type, block, ``[E, B, ..., k]``."""
-        function = getattr(form.function, "__func__", form.function)
         for kind, cells in self.elements.items():
             table, geometry = self._table(kind), self._cell_geometry(kind)
             size = max(1, _BLOCK_NUMBERS // (len(table.weights) * (1 + self.dimension) ** 2))
@@ -277,10 +292,8 @@ class Assembler(nn.Module):
                 local = geometry.slice(block)
                 arguments, grid = self._arguments(form, data, kind, block, local, table)
                 c = coefficients(form, arguments, self.dimension, self.points)
-                if function not in self._linear:
-                    check_linear(form, arguments, self.dimension, self.points, c)
+                check_linear(form, arguments, self.dimension, self.points, c)
                 yield kind, block, contract(form, c.unflatten(0, grid), local, table)
-        self._linear.add(function)
 
     def _arguments(
         self,

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tensormesh.assemble.element import ElementAssembler
+from tensormesh.assemble.form import promote
 from tensormesh.assemble.node import NodeAssembler
 
 
@@ -74,12 +75,13 @@ def const_node_assembler(c: float | Tensor = 1.0) -> type[NodeAssembler]:
     class ConstNodeAssembler(NodeAssembler):
         """Load of constant density."""
 
+        c: Tensor
+
         def __post_init__(self, c: float | Tensor = default) -> None:
-            self.c = torch.as_tensor(c, dtype=None if isinstance(c, Tensor) else self.dtype)
-            self.c = self.c.to(self.device)
+            self.register_buffer("c", promote("c", c, self.dtype, self.device))
 
         def forward(self, v: Tensor) -> Tensor:
-            return self.c.to(torch.promote_types(self.c.dtype, v.dtype)) * v
+            return self.c * v
 
     return ConstNodeAssembler
 

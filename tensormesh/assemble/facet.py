@@ -141,15 +141,13 @@ class FacetAssembler(Assembler):
                 f"{type(self).__name__}: a linear facet form needs one of v, gradv "
                 "(or of u, gradu, but not of both)"
             )
-        function = getattr(form.function, "__func__", form.function)
         values: Tensor | None = None
         for kind, facet, cells in self._groups():
-            local = self._integrate(form, data, kind, facet, cells, function not in self._linear)
+            local = self._integrate(form, data, kind, facet, cells)
             nodes = self.elements[kind][cells]
             values = accumulate(values, self.n_points, nodes, local)
         if values is None:
             raise ValueError("the mesh has no cells")
-        self._linear.add(function)
         return values, values.shape[1]
 
     def _groups(self) -> Iterator[tuple[str, int, Tensor]]:
@@ -166,10 +164,10 @@ class FacetAssembler(Assembler):
             yield kind, 0, cell.new_zeros(0)
 
     def _integrate(
-        self, form: Form, data: FormData, kind: str, facet: int, cells: Tensor, check: bool
+        self, form: Form, data: FormData, kind: str, facet: int, cells: Tensor
     ) -> Tensor:
         table = tabulation(kind, *facet_quadrature(kind, facet, self._degree(kind)), self.points)
-        geometry = cell_geometry(kind, self.points[self.elements[kind][cells]], table)
+        geometry = cell_geometry(kind, self.points[self.elements[kind][cells]], table, cells)
         reference = self.points.new_tensor(local_facets(kind)[facet].normal)
         # Nanson's formula: n ds = det(J) J^-T N dS.
         covector = torch.einsum("eqkd,k->eqd", geometry.inverse, reference)
@@ -178,8 +176,7 @@ class FacetAssembler(Assembler):
         normal = covector / stretch.unsqueeze(-1)
         arguments, grid = self._arguments(form, data, kind, cells, geometry, table, normal)
         c = facet_coefficients(form, arguments, self.dimension, self.points)
-        if check:
-            check_linear(form, arguments, self.dimension, self.points, c, basis_axis=True)
+        check_linear(form, arguments, self.dimension, self.points, c, basis_axis=True)
         return element_vectors(form, c.unflatten(0, grid), geometry, table)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -145,21 +146,20 @@ def _name(function: Callable[..., Any]) -> str:
 def promote(name: str, value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Tensor on `device` in a dtype that meets `dtype` without loss.
 
-    Integers, bools and narrower floats widen to `dtype`; complex data stay complex.
+    Integers, bools and narrower floats widen to `dtype`; complex data stay complex. Python numbers,
+    and lists of them, have no dtype of their own and take that of the mesh.
 
     Raises
     ------
     TypeError
         If the data are no numbers, or are wider than the mesh, so that a cast would lose digits.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return torch.tensor(value, dtype=dtype, device=device)
+    if not isinstance(value, Tensor | np.ndarray):
+        return _from_numbers(name, value, dtype, device)
     try:
         tensor = torch.as_tensor(value, device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"{name} must be a tensor or a number, got {type(value).__name__}"
-        ) from error
+    except TypeError as error:
+        raise TypeError(f"{name} must hold numbers, got an array of {value.dtype}") from error
     common = torch.promote_types(tensor.dtype, dtype)
     real = torch.promote_types(dtype, torch.complex32) if common.is_complex else dtype
     if common != real:
@@ -168,3 +168,14 @@ def promote(name: str, value: Any, dtype: torch.dtype, device: torch.device) -> 
             f"use mesh.double() or {name}.to({dtype})"
         )
     return tensor.to(common)
+
+
+def _from_numbers(name: str, value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{name} must be a tensor or a number, got {type(value).__name__}")
+    wanted = dtype.to_complex() if array.dtype.kind == "c" else dtype
+    return torch.tensor(array, dtype=wanted, device=device)

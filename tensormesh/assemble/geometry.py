@@ -68,7 +68,7 @@ def is_affine(name: str) -> bool:
 
 
 def cell_geometry(
-    name: str, corners: Tensor, table: Tabulation, first_cell: int = 0
+    name: str, corners: Tensor, table: Tabulation, numbers: Tensor | None = None
 ) -> CellGeometry:
     """Geometry of cells from their nodes.
 
@@ -80,39 +80,56 @@ def cell_geometry(
         Node coordinates ``[E, B, gdim]``.
     table
         Basis of the cell type at the quadrature points.
-    first_cell
-        Index of the first of these cells, for messages.
+    numbers
+        Index of each of these cells, for messages; None: they are all cells of the type.
 
     Raises
     ------
     ValueError
-        If a cell has no volume; the message counts such cells and names the first.
+        If a cell has no volume, or folds over: its determinant changes sign inside. The message
+        counts such cells and names the first. A cell of negative orientation is as good as its
+        mirror image.
     """
     gradients = table.gradients[:1] if is_affine(name) else table.gradients
     jacobian = torch.einsum("qbk,ebd->eqdk", gradients, corners)
     gdim, tdim = jacobian.shape[-2:]
     if gdim == tdim:
-        measure = torch.linalg.det(jacobian).abs()
+        determinant = torch.linalg.det(jacobian)
     else:
         gram = jacobian.mT @ jacobian
-        measure = torch.linalg.det(gram).clamp_min(0).sqrt()
-    _refuse_degenerate(name, corners, measure, tdim, first_cell)
+        determinant = torch.linalg.det(gram).clamp_min(0).sqrt()
+    measure = determinant.abs()
+    _refuse_flat(name, corners, measure, tdim, numbers)
+    _refuse_folded(name, determinant, numbers)
     if gdim == tdim:
         return CellGeometry(measure, torch.linalg.inv(jacobian))
     return CellGeometry(measure, torch.linalg.solve(gram, jacobian.mT))
 
 
-def _refuse_degenerate(
-    name: str, corners: Tensor, measure: Tensor, tdim: int, first_cell: int
+def _refuse_flat(
+    name: str, corners: Tensor, measure: Tensor, tdim: int, numbers: Tensor | None
 ) -> None:
     if corners.shape[0] == 0:
         return
     detached = corners.detach()
     size = (detached.amax(1) - detached.amin(1)).amax(1)
     flat = (measure.detach() <= torch.finfo(measure.dtype).eps * size.unsqueeze(1) ** tdim).any(1)
-    if bool(flat.any()):
-        cells = flat.nonzero().flatten()
-        raise ValueError(
-            f"{cells.numel()} cells of type {name!r} have no volume (first: cell "
-            f"{int(cells[0]) + first_cell}): points coincide or are in one plane; repair the mesh"
-        )
+    _refuse(flat, name, "have no volume", "points coincide or are in one plane", numbers)
+
+
+def _refuse_folded(name: str, determinant: Tensor, numbers: Tensor | None) -> None:
+    negative = determinant.detach() < 0
+    folded = negative.any(1) & ~negative.all(1)
+    why = "the nodes are in another order than meshio's, or lie too far off their places"
+    _refuse(folded, name, "fold over", why, numbers)
+
+
+def _refuse(wrong: Tensor, name: str, what: str, why: str, numbers: Tensor | None) -> None:
+    if not bool(wrong.any()):
+        return
+    cells = wrong.nonzero().flatten()
+    first = int(cells[0] if numbers is None else numbers[cells[0]])
+    raise ValueError(
+        f"{cells.numel()} cells of type {name!r} {what} (first: cell {first}): {why}; "
+        "repair the mesh"
+    )

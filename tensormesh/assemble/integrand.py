@@ -146,7 +146,8 @@ def _check_shape(
 ) -> None:
     block = result.shape[lead:]
     allowed = (0, 2) if square else (0, 1)
-    if len(block) not in allowed or (square and len(block) == 2 and block[0] != block[1]):
+    fits = result.dim() >= lead and len(block) in allowed
+    if not fits or (square and len(block) == 2 and block[0] != block[1]):
         raise FormError(
             f"{_label(form)} returned shape {tuple(block)} at a point, expected {expected}"
         )
@@ -159,7 +160,8 @@ def _label(form: Form) -> str:
 # -- linearity ---------------------------------------------------------------------------------
 
 _N_SAMPLES = 4
-_PROBES = {"trial": (0.83, 0.61), "test": (-0.57, 0.94)}  # any numbers without a pattern
+# Any numbers without a pattern; signs are such that |u|, |v| and |u v| are told from linear ones.
+_PROBES = {"trial": ((-0.83, 0.61), (0.71, 0.37)), "test": ((-0.57, 0.94), (-0.92, 0.53))}
 
 
 def check_linear(
@@ -171,7 +173,7 @@ def check_linear(
     *,
     basis_axis: bool = False,
 ) -> None:
-    """Compare the form at a few points with its coefficients, for an input that is no unit input.
+    """Compare the form at a few points with its coefficients, for inputs that are no unit inputs.
 
     Parameters
     ----------
@@ -180,55 +182,66 @@ def check_linear(
     coefficients
         What that function returned: ``[N, T, A, ...]``, or ``[N, T, ...]`` of a linear form.
     basis_axis
-        Whether the form sees a basis axis, as facet forms do.
+        Whether the form sees a basis axis, as facet forms do: the probes stand along it.
 
     Raises
     ------
     FormError
-        If they differ: the form has a constant or a non-linear term in ``u`` or ``v``.
+        If they differ: the form has a constant or a non-linear term in ``u`` or ``v``, or mixes
+        the functions of the basis axis.
     """
     n = coefficients.shape[0]
-    picks = sorted({i * (n - 1) // (_N_SAMPLES - 1) for i in range(_N_SAMPLES)}) if n else []
-    sides: list[Side] = [s for s in ("test", "trial") if form.of_kind(s)]
-    weights = [_probe(form, side, dim, like) for side in sides]
-    with torch.no_grad():
-        for i in picks:
-            here = {k: v if k.endswith("=") else v[i] for k, v in data.items()}
-            expected = coefficients[i]
-            for w in weights:
-                expected = torch.tensordot(w.to(expected.dtype), expected, dims=1)
-            basis: dict[str, Tensor] = {}
-            for side, w in zip(sides, weights, strict=True):
-                basis |= _as_input(form, side, dim, w)
-            names, tensors, _ = _split(here)
-            if basis_axis:
-                basis = {name: x.unsqueeze(0) for name, x in basis.items()}
-            found = _call(form, basis, names, tuple(tensors))
-            if basis_axis:
-                found = found.squeeze(0)
-            _compare(form, found, expected, coefficients[i])
-
-
-def _probe(form: Form, side: Side, dim: int, like: Tensor) -> Tensor:
-    n = unit_inputs(form, side, dim, like)[0].shape[0]
-    base, ratio = _PROBES[side]
-    return torch.tensor(
-        [base * (1 + ratio * k) for k in range(n)], dtype=like.dtype, device=like.device
+    if n == 0:
+        return
+    picks = torch.tensor(
+        sorted({i * (n - 1) // (_N_SAMPLES - 1) for i in range(_N_SAMPLES)}), device=like.device
     )
+    sides: list[Side] = [s for s in ("test", "trial") if form.of_kind(s)]
+    weights = [_probes(form, side, dim, like) for side in sides]
+    names, tensors, vary = _split(data)
+    basis = [x for s, w in zip(sides, weights, strict=True) for x in _as_inputs(form, s, dim, w)]
+    keys = [name for side in sides for name in _NAMES[side]]
+
+    def at_point(*inputs: Tensor) -> Any:
+        of_basis, rest = inputs[: len(keys)], inputs[len(keys) :]
+        return _call(form, dict(zip(keys, of_basis, strict=True)), names, rest)
+
+    if not basis_axis:
+        at_point = vmap(at_point, in_dims=(*(0,) * len(keys), *(None,) * len(tensors)))
+    with torch.no_grad():
+        here = [t if axis is None else t[picks] for t, axis in zip(tensors, vary, strict=True)]
+        found = _over_points(at_point, tuple(basis), here, vary)
+        expected = _contract(coefficients[picks], weights)
+        _compare(form, found, expected, coefficients[picks])
 
 
-def _as_input(form: Form, side: Side, dim: int, w: Tensor) -> dict[str, Tensor]:
-    names = _NAMES[side]
-    has_value = form.uses(names[0])
-    gradient = w[int(has_value) :] if form.uses(names[1]) else w.new_zeros(dim)
-    return {names[0]: w[0] if has_value else w.new_zeros(()), names[1]: gradient}
+def _probes(form: Form, side: Side, dim: int, like: Tensor) -> Tensor:
+    """Weights of the unit inputs, ``[P, T]``."""
+    n = unit_inputs(form, side, dim, like)[0].shape[0]
+    rows = [[base * (1 + ratio * k) for k in range(n)] for base, ratio in _PROBES[side]]
+    return like.new_tensor(rows)
+
+
+def _as_inputs(form: Form, side: Side, dim: int, w: Tensor) -> tuple[Tensor, Tensor]:
+    value, gradient = (form.uses(name) for name in _NAMES[side])
+    none = w.new_zeros(w.shape[0], dim)
+    return (w[:, 0] if value else none[:, 0]), (w[:, int(value) :] if gradient else none)
+
+
+def _contract(coefficients: Tensor, weights: list[Tensor]) -> Tensor:
+    """Values ``[N, P, ...]`` of the form with these coefficients at weighted inputs."""
+    weights = [w.to(coefficients.dtype) for w in weights]
+    if len(weights) == 1:
+        return torch.einsum("pt,nt...->np...", weights[0], coefficients)
+    return torch.einsum("pt,pa,nta...->np...", *weights, coefficients)
 
 
 def _compare(form: Form, found: Tensor, expected: Tensor, coefficients: Tensor) -> None:
-    scale = float(coefficients.abs().amax()) if coefficients.numel() else 0.0
-    scale = max(scale, float(found.abs().amax()) if found.numel() else 0.0)
+    if not found.numel():
+        return
+    scale = torch.maximum(coefficients.abs().amax(), found.abs().amax())
     tolerance = 1e4 * torch.finfo(coefficients.dtype).eps * scale
-    if float((found - expected).abs().amax() if found.numel() else 0.0) > tolerance:
+    if bool((found - expected).abs().amax() > tolerance):
         raise FormError(
             f"{_label(form)} is not linear in its basis arguments: a matrix cannot represent it; "
             "remove constant and non-linear terms in u, gradu, v, gradv"

@@ -14,8 +14,43 @@ if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
 
 
+class Connectivity:
+    """What follows from the cells alone, made when it is first asked for.
+
+    Parameters
+    ----------
+    n_points
+        Number of mesh points.
+    cells
+        Cell type -> int64 ``[E, B]``, in file node order.
+    """
+
+    def __init__(self, n_points: int, cells: Mapping[str, Tensor]) -> None:
+        self.n_points = n_points
+        self.cells = dict(cells)
+        self._expansions: dict[int, BlockExpansion] = {}
+
+    @cached_property
+    def pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
+        """Pairs of nodes that share a cell, and the stored entry of each pair of each cell."""
+        rows = [cell.unsqueeze(2).expand(-1, -1, cell.shape[1]) for cell in self.cells.values()]
+        row = torch.cat([r.reshape(-1) for r in rows])
+        col = torch.cat([r.transpose(1, 2).reshape(-1) for r in rows])
+        pattern, slot = merge_duplicates(row, col, (self.n_points, self.n_points))
+        slots = slot.split([r.numel() for r in rows])
+        return pattern, {
+            name: s.view(r.shape) for name, s, r in zip(self.cells, slots, rows, strict=True)
+        }
+
+    def expansion(self, h: int) -> BlockExpansion:
+        """How ``h x h`` blocks on the node pairs become scalar entries; made once per `h`."""
+        if h not in self._expansions:
+            self._expansions[h] = BlockExpansion(self.pairs[0], h)
+        return self._expansions[h]
+
+
 class Topology:
-    """Points and top-dimension cells, and everything that follows from the cells alone.
+    """Points and top-dimension cells. Several sets of points may share what the cells give.
 
     Parameters
     ----------
@@ -27,24 +62,33 @@ class Topology:
 
     def __init__(self, points: Tensor, cells: Mapping[str, Tensor]) -> None:
         self.points = points
-        self.cells = dict(cells)
-        self._expansions: dict[int, BlockExpansion] = {}
+        self._connectivity = Connectivity(points.shape[0], cells)
 
     @classmethod
     def of(cls, mesh: "Mesh") -> "Topology":
-        """Topology of `mesh`: the same object while its cells stay the same, so made once."""
+        """Topology of `mesh` as it is now; the symbolic part is made once for the same cells."""
         cells = mesh.top_cells()
         if not cells:
             raise ValueError("the mesh has no cells to integrate on: it holds points only")
-        key = [(name, cell, cell._version) for name, cell in cells.items()]
+        topology = cls(mesh.points, cells)
+        key = (mesh.n_points, [(name, cell, _version(cell)) for name, cell in cells.items()])
         known = _CACHE.get(mesh)
         if known is not None and _same(known[0], key):
-            topology = known[1]
-            topology.points = mesh.points
-            return topology
-        topology = cls(mesh.points, cells)
-        _CACHE[mesh] = (key, topology)
+            topology._connectivity = known[1]
+        else:
+            _CACHE[mesh] = (key, topology._connectivity)
         return topology
+
+    def moved(self, points: Tensor) -> "Topology":
+        """Topology of the same cells on other `points`."""
+        made = Topology.__new__(Topology)
+        made.points, made._connectivity = points, self._connectivity
+        return made
+
+    @property
+    def cells(self) -> dict[str, Tensor]:
+        """Cell type -> int64 ``[E, B]``."""
+        return self._connectivity.cells
 
     @property
     def n_points(self) -> int:
@@ -56,43 +100,42 @@ class Topology:
         """Number of cells of all types."""
         return sum(cell.shape[0] for cell in self.cells.values())
 
-    @cached_property
-    def _pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
-        rows = [cell.unsqueeze(2).expand(-1, -1, cell.shape[1]) for cell in self.cells.values()]
-        row = torch.cat([r.reshape(-1) for r in rows])
-        col = torch.cat([r.transpose(1, 2).reshape(-1) for r in rows])
-        pattern, slot = merge_duplicates(row, col, (self.n_points, self.n_points))
-        slots = slot.split([r.numel() for r in rows])
-        return pattern, {
-            name: s.view(r.shape) for name, s, r in zip(self.cells, slots, rows, strict=True)
-        }
-
     @property
     def pattern(self) -> SparsityPattern:
         """Pairs of nodes that share a cell, sorted by row then column."""
-        return self._pairs[0]
+        return self._connectivity.pairs[0]
 
     @property
     def slots(self) -> dict[str, Tensor]:
         """Cell type -> stored entry of each (cell, test node, trial node), int64 ``[E, B, B]``."""
-        return self._pairs[1]
+        return self._connectivity.pairs[1]
 
     def expansion(self, h: int) -> BlockExpansion:
         """How ``h x h`` blocks on the node pairs become scalar entries; made once per `h`."""
-        if h not in self._expansions:
-            self._expansions[h] = BlockExpansion(self.pattern, h)
-        return self._expansions[h]
+        return self._connectivity.expansion(h)
 
     def map(self, convert: Callable[[Tensor], Tensor]) -> "Topology":
         """Topology with converted tensors, as `torch.nn.Module` moves its own."""
-        return Topology(convert(self.points), {k: convert(c) for k, c in self.cells.items()})
+        points, cells = convert(self.points), {k: convert(c) for k, c in self.cells.items()}
+        if all(cells[name] is cell for name, cell in self.cells.items()):
+            return self.moved(points)
+        return Topology(points, cells)
 
 
-_Key = list[tuple[str, Tensor, int]]
-_CACHE: "WeakKeyDictionary[Mesh, tuple[_Key, Topology]]" = WeakKeyDictionary()
+_Key = tuple[int, list[tuple[str, Tensor, int]]]
+_CACHE: "WeakKeyDictionary[Mesh, tuple[_Key, Connectivity]]" = WeakKeyDictionary()
+
+
+def _version(cell: Tensor) -> int:
+    # A tensor made under inference_mode counts no versions.
+    return -1 if cell.is_inference() else cell._version
 
 
 def _same(a: _Key, b: _Key) -> bool:
-    return len(a) == len(b) and all(
-        x[0] == y[0] and x[1] is y[1] and x[2] == y[2] for x, y in zip(a, b, strict=True)
+    return (
+        a[0] == b[0]
+        and len(a[1]) == len(b[1])
+        and all(
+            x[0] == y[0] and x[1] is y[1] and x[2] == y[2] for x, y in zip(a[1], b[1], strict=True)
+        )
     )
