@@ -1,5 +1,7 @@
 """Adjacency of a mesh as sparse 0/1 matrices: cells that share a facet, nodes that share a cell."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -7,11 +9,46 @@ from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
 from tensormesh.element.facet import local_facets
-from tensormesh.mesh.mesh import Mesh
 from tensormesh.mesh.row_keys import row_keys
+from tensormesh.sparse import SparseMatrix
+
+if TYPE_CHECKING:
+    from tensormesh.mesh.mesh import Mesh
 
 
-def cell_adjacency(mesh: Mesh) -> csr_array:
+def element_adjacency(mesh: "Mesh", element_type: str | None = None) -> SparseMatrix:
+    """Cells that share a facet, as a matrix of float32 ones on the device of the mesh.
+
+    Parameters
+    ----------
+    mesh, element_type
+        As for `cell_adjacency`.
+
+    Returns
+    -------
+    SparseMatrix
+        (n_cells, n_cells), symmetric, no diagonal, sorted by row and column.
+    """
+    return _float_ones(cell_adjacency(mesh, element_type), mesh.device)
+
+
+def node_adjacency(mesh: "Mesh", element_type: str | None = None) -> SparseMatrix:
+    """Nodes that share a cell, as a matrix of float32 ones on the device of the mesh.
+
+    Parameters
+    ----------
+    mesh, element_type
+        As for `node_graph`.
+
+    Returns
+    -------
+    SparseMatrix
+        (n, n), symmetric, diagonal included, sorted by row and column.
+    """
+    return _float_ones(node_graph(mesh, element_type), mesh.device)
+
+
+def cell_adjacency(mesh: "Mesh", element_type: str | None = None) -> csr_array:
     """Dual graph of the mesh: cells that share a facet, whatever their types.
 
     Cells are numbered through the top-dimension types in order. Facets are compared by their
@@ -22,13 +59,20 @@ def cell_adjacency(mesh: Mesh) -> csr_array:
     ----------
     mesh
         Any mesh.
+    element_type
+        Only the cells of that type; None: the top cells.
 
     Returns
     -------
     csr_array
         (n_cells, n_cells), symmetric, int32 ones, empty diagonal, sorted columns.
+
+    Raises
+    ------
+    KeyError
+        If the mesh has no cells of that type.
     """
-    top = {name: conn.cpu() for name, conn in mesh.top_cells().items()}
+    top = {name: conn.cpu() for name, conn in _chosen(mesh, element_type).items()}
     n_cells = sum(len(conn) for conn in top.values())
     sizes = sorted({len(facet.vertices) for name in top for facet in local_facets(name)})
     pairs = [np.empty((2, 0), np.int64)]
@@ -39,20 +83,27 @@ def cell_adjacency(mesh: Mesh) -> csr_array:
     return ones(np.concatenate([one, other]), np.concatenate([other, one]), n_cells, n_cells)
 
 
-def node_adjacency(mesh: Mesh) -> csr_array:
-    """Nodes that share a top-dimension cell, each with itself.
+def node_graph(mesh: "Mesh", element_type: str | None = None) -> csr_array:
+    """Nodes that share a cell, each with itself.
 
     Parameters
     ----------
     mesh
         Any mesh.
+    element_type
+        Only the cells of that type; None: the top cells.
 
     Returns
     -------
     csr_array
         (n, n), symmetric, int32 ones; the row of a point without a cell is empty.
+
+    Raises
+    ------
+    KeyError
+        If the mesh has no cells of that type.
     """
-    incidence = cell_node_incidence(mesh.top_cells(), mesh.n_points)
+    incidence = cell_node_incidence(_chosen(mesh, element_type), mesh.n_points)
     adjacency = incidence.T.tocsr() @ incidence
     adjacency.data[:] = 1
     adjacency.sort_indices()
@@ -79,6 +130,19 @@ def cell_node_incidence(cells: dict[str, Tensor], n_points: int) -> csr_array:
     rows = np.repeat(np.arange(len(width)), width)
     nodes = np.concatenate([np.empty(0, np.int64), *(block.ravel() for block in blocks)])
     return ones(rows, nodes, len(width), n_points)
+
+
+def _chosen(mesh: "Mesh", element_type: str | None) -> dict[str, Tensor]:
+    if element_type is None:
+        return mesh.top_cells()
+    return {element_type: mesh.cells[element_type]}
+
+
+def _float_ones(graph: csr_array, device: torch.device) -> SparseMatrix:
+    coo = graph.tocoo()
+    row, col = (torch.from_numpy(index.astype(np.int64)).to(device) for index in coo.coords)
+    values = torch.ones(len(row), dtype=torch.float32, device=device)
+    return SparseMatrix(values, row, col, coo.shape)
 
 
 def ones(rows: NDArray, cols: NDArray, n_rows: int, n_cols: int) -> csr_array:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tensormesh.element.facet import local_facets
-from tensormesh.mesh.adjacency import cell_adjacency, node_adjacency
+from tensormesh.mesh.adjacency import cell_adjacency, node_graph
 from tensormesh.mesh.generators import gen_cube, gen_rectangle
 from tensormesh.mesh.mesh import Mesh
 
@@ -92,10 +92,10 @@ def test_nodes_are_adjacent_if_they_share_a_cell(mesh):
     for conn in mesh.top_cells().values():
         for nodes in conn.numpy():
             expected[np.ix_(nodes, nodes)] = 1
-    assert np.array_equal(node_adjacency(mesh).toarray(), expected)
+    assert np.array_equal(node_graph(mesh).toarray(), expected)
 
 
 def test_point_without_a_cell_has_an_empty_row():
     points = torch.tensor([[5.0, 5.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     mesh = Mesh.from_arrays(points, {"triangle": torch.tensor([[1, 2, 3]])})
-    assert node_adjacency(mesh).sum(axis=1).tolist() == [0, 3, 3, 3]
+    assert node_graph(mesh).sum(axis=1).tolist() == [0, 3, 3, 3]
