@@ -3,9 +3,12 @@
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from hypothesis import strategies as st
 from torch import Tensor
 
 import tensormesh as tm
@@ -26,6 +29,10 @@ _MAKE: dict[str, Callable[[], tm.Mesh]] = {
     "tetra10": lambda: gen_cube(n=(2, 2, 1), order=2),
 }
 KINDS = tuple(_MAKE)
+_MAKE["grid"] = lambda: gen_rectangle(n=(3, 3))
+_N_CELLS = 18  # of "grid"
+# Cell 8 is inside: all its nodes are also nodes of part 0, so part 1 owns nothing.
+NOTHING_OWNED = [int(cell == 8) for cell in range(_N_CELLS)]
 
 
 def mesh_of(kind: str) -> tm.Mesh:
@@ -93,6 +100,14 @@ def two_fields(mesh: tm.Mesh) -> dict[str, Any]:
     return {"point_data": {"w": torch.stack([torch.sin(x[:, 0]), 2.0 + x[:, 1]], dim=1)}}
 
 
+@st.composite
+def cuts(draw: st.DrawFn, size: int) -> list[int]:
+    """Part of each cell of ``mesh_of("grid")``: scattered at random, uneven, none empty."""
+    n = _N_CELLS - size
+    labels = draw(st.lists(st.integers(0, size - 1), min_size=n, max_size=n))
+    return draw(st.permutations([*labels, *range(size)]))
+
+
 @contextmanager
 def labelled(labels: Sequence[int]) -> Iterator[None]:
     """Cut meshes by given labels, whatever the method."""
@@ -124,6 +139,49 @@ def outcome(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[str, str
     finally:
         gc.collect()
     return None
+
+
+@dataclass(frozen=True)
+class Message:
+    """A collective that a rank took part in: its name, and dtype and size of its largest tensor."""
+
+    name: str
+    dtype: torch.dtype
+    numel: int
+
+
+_COLLECTIVES = (
+    "all_to_all_single",
+    "all_reduce",
+    "all_gather_into_tensor",
+    "all_gather",
+    "broadcast",
+    "batch_isend_irecv",
+)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Message]]:
+    """Collectives of this rank, in order."""
+    messages: list[Message] = []
+    usual = {name: getattr(dist, name) for name in _COLLECTIVES}
+
+    def recording(name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            largest = max(given, key=Tensor.numel)
+            messages.append(Message(name, largest.dtype, largest.numel()))
+            return usual[name](*args, **kwargs)
+
+        return call
+
+    try:
+        for name in _COLLECTIVES:
+            setattr(dist, name, recording(name))
+        yield messages
+    finally:
+        for name, function in usual.items():
+            setattr(dist, name, function)
 
 
 def own(values: Sequence[Tensor], device_mesh: DeviceMesh) -> Tensor:
