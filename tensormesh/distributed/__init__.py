@@ -12,6 +12,10 @@ from tensormesh.distributed.functional import (
 from tensormesh.distributed.matrix import DSparseMatrix
 from tensormesh.distributed.mesh import DistributedMesh
 from tensormesh.distributed.solve_info import SolveInfo
+from tensormesh.mesh import Mesh
+
+# `Mesh.partition` makes a DistributedMesh; only this folder may know what that is.
+Mesh.cut = DistributedMesh
 
 __all__ = [
     "DSparseMatrix",

@@ -93,11 +93,16 @@ def grid_mesh(grid: Grid, blocks: list[Block], sides: tuple[str, ...]) -> Mesh:
     sides
         Names of the low and the high side of each axis.
     """
-    cells = {cell_name(b.shape, grid.order): _cells(grid, b, _offsets(grid, b)) for b in blocks}
+    cells = {cell_name(b.shape, grid.order): block_cells(grid, b) for b in blocks}
     facets, groups = _boundary_cells(grid, blocks, sides)
     connectivity = {kind: torch.from_numpy(conn) for kind, conn in (cells | facets).items()}
     points = torch.from_numpy(grid.coordinates())
     return Mesh.from_arrays(points, connectivity, _masks(grid, sides), cell_sets=groups)
+
+
+def block_cells(grid: Grid, block: Block) -> NDArray[np.int64]:
+    """Connectivity of the cells of `block`, (k m, B), box by box."""
+    return _cells(grid, block, _offsets(grid, block))
 
 
 def _offsets(grid: Grid, block: Block) -> NDArray[np.int64]:

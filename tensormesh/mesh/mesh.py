@@ -1,25 +1,28 @@
 """The mesh: points, cells by type, and data on both, as a torch module."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import meshio
 import torch
 from torch import Tensor, nn
 
 from tensormesh.element.cell_type import cell_type
+from tensormesh.mesh.adjacency import element_adjacency, node_adjacency
 from tensormesh.mesh.arrays import ByType, MeshArrays, check_arrays, check_length
 from tensormesh.mesh.buffers import BufferDict, BufferDicts, shape_text
 from tensormesh.mesh.convert import arrays_from_meshio, arrays_to_meshio
 from tensormesh.mesh.facets import FacetSet, boundary_facets, facet_nodes_mask
+from tensormesh.mesh.generator_methods import GeneratorMethods
 from tensormesh.mesh.io import read_meshio, write_meshio
 from tensormesh.mesh.node_order import check_node_ordering
+from tensormesh.sparse import SparseMatrix
 
 Path = str | PathLike[str]
 
 
-class Mesh(nn.Module):
+class Mesh(GeneratorMethods, nn.Module):
     """An unstructured mesh of one or several cell types.
 
     Cells are in the node order of mesh files (VTK's, hence meshio's), always. Cells of lower
@@ -63,6 +66,9 @@ class Mesh(nn.Module):
     KeyError
         If a cell type is not supported.
     """
+
+    cut: ClassVar[Callable[..., Any]]
+    """Makes what `partition` gives. `tensormesh.distributed` sets it: no rank is known here."""
 
     points: Tensor
     cells: BufferDict
@@ -144,20 +150,6 @@ class Mesh(nn.Module):
     def from_meshio(cls, mesh: meshio.Mesh, reorder: bool = False) -> Self:
         """Make a mesh of a `meshio.Mesh`; see the constructor."""
         return cls(mesh, reorder=reorder)
-
-    @staticmethod
-    def gen_rectangle(*args: Any, **kwargs: Any) -> "Mesh":
-        """Mesh a rectangle; see `tensormesh.mesh.generators.gen_rectangle`."""
-        from tensormesh.mesh.generators import gen_rectangle
-
-        return gen_rectangle(*args, **kwargs)
-
-    @staticmethod
-    def gen_cube(*args: Any, **kwargs: Any) -> "Mesh":
-        """Mesh a box; see `tensormesh.mesh.generators.gen_cube`."""
-        from tensormesh.mesh.generators import gen_cube
-
-        return gen_cube(*args, **kwargs)
 
     @classmethod
     def read(cls, file_name: Path, file_format: str | None = None, reorder: bool = False) -> Self:
@@ -414,6 +406,71 @@ class Mesh(nn.Module):
     def topological_boundary_mask(self) -> Tensor:
         """(n,), bool: nodes on `boundary_facets`, the mid-nodes of edges and faces included."""
         return facet_nodes_mask(self, self.boundary_facets())
+
+    def node_adjacency(self, element_type: str | None = None) -> SparseMatrix:
+        """Nodes that share a cell; see `tensormesh.mesh.adjacency.node_adjacency`."""
+        return node_adjacency(self, element_type)
+
+    def element_adjacency(self, element_type: str | None = None) -> SparseMatrix:
+        """Cells that share a facet; see `tensormesh.mesh.adjacency.element_adjacency`."""
+        return element_adjacency(self, element_type)
+
+    def color(self, element_type: str | None = None) -> Tensor:
+        """Colour the cells so that cells that share a facet differ, always in the same way.
+
+        Parameters
+        ----------
+        element_type
+            Only the cells of that type; None: the top cells.
+
+        Returns
+        -------
+        Tensor
+            (n_elements,), int64: 0, 1, ...
+
+        Raises
+        ------
+        KeyError
+            If the mesh has no cells of that type.
+        """
+        from tensormesh.mesh.coloring import graph_coloring
+
+        return graph_coloring(element_adjacency(self, element_type)).to(self.device)
+
+    def partition(
+        self,
+        num_parts: int | None = None,
+        method: str = "coordinate",
+        devices: Sequence[torch.device | str] | None = None,
+    ) -> Any:
+        """Cut into parts: the same as `tensormesh.DistributedMesh` of this mesh.
+
+        Parameters
+        ----------
+        num_parts, method, devices
+            As for `DistributedMesh`.
+
+        Returns
+        -------
+        DistributedMesh
+            The parts; **making it is collective** in a job.
+        """
+        return type(self).cut(self, num_parts, method, devices)
+
+    def plot(
+        self,
+        values: Any = None,
+        save_path: Path | None = None,
+        dt: float | None = None,
+        show_mesh: bool = False,
+        fix_clim: bool = False,
+        show: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Draw the mesh, or values at its nodes; see `tensormesh.visualization.plot_mesh`."""
+        from tensormesh.visualization.plot import plot_mesh
+
+        return plot_mesh(self, values, save_path, dt, show_mesh, fix_clim, show, **kwargs)
 
     def check_node_ordering(self, raise_on_error: bool = True) -> dict[str, int]:
         """Count second-order cells whose mid-edge nodes are not near their edges.
