@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch_sla import SparseTensor
 from torch_sla.distributed import DSparseTensor, Partition
+from torch_sla.distributed.core import _wrap_owned_shard
 
 from tensormesh.distributed.collectives import all_gather_rows, all_max
 from tensormesh.distributed.layout import MatrixLayout
@@ -65,6 +66,10 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
 
     def _with_values(self, values: Tensor) -> Self:
         return type(self).from_layout(self.layout, values)
+
+    def _wrap_local(self, local: SparseTensor) -> Self:
+        """Result of one of torch-sla's entrywise functions."""
+        return self._with_values(local.values)
 
     # -- identity --------------------------------------------------------------------------
 
@@ -158,15 +163,23 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
             If the length fits no form.
         """
         if isinstance(x, DTensor):
-            return DTensor.from_local(self @ x.to_local(), x.device_mesh, x.placements)
+            return self._like(x, self @ x.to_local())
         layout = self.layout
-        if x.shape[0] not in (layout.n_owned, layout.n_local):
+        if x.dim() not in (1, 2) or x.shape[0] not in (layout.n_owned, layout.n_local):
             raise ValueError(
-                f"x has length {x.shape[0]}; expected the owned slice [{layout.n_owned}] or owned "
-                f"and ghosts [{layout.n_local}]"
+                f"x has shape {tuple(x.shape)}; expected the owned slice [{layout.n_owned}] or "
+                f"owned and ghosts [{layout.n_local}], or columns of these"
             )
         y = self._multiply(x[: layout.n_owned])
         return layout.with_ghosts(y) if self._is_local(x) else y
+
+    def _like(self, x: DTensor, y: Tensor) -> DTensor:
+        """`y` as a `DTensor` of the kind of `x`: plain, or with the ids of torch-sla."""
+        if hasattr(x, "_owned_nodes"):
+            return _wrap_owned_shard(y, x.device_mesh, self.partition, self.shape[0])
+        return DTensor.from_local(
+            y, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=x.stride()
+        )
 
     def _is_local(self, x: Tensor) -> bool:
         """Whether `x` has a place for ghosts; a rank without ghosts asks those that have some."""
