@@ -176,7 +176,6 @@ def _animation(
         return [field.drawn]
 
     step = _DEFAULT_DT if dt is None else dt
-    figure.canvas.draw()
     return figure, FuncAnimation(figure, advance, frames=len(frames), interval=1000 * step)
 
 
@@ -216,7 +215,7 @@ def _show(figure: Any) -> None:
     from matplotlib import pyplot
 
     # The figure is not one of pyplot's; the window of an empty one takes it over.
-    window = pyplot.figure()
+    window: Any = pyplot.figure()
     window.canvas.manager.canvas.figure = figure
     figure.set_canvas(window.canvas)
     pyplot.show()
