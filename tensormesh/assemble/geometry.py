@@ -91,8 +91,8 @@ def cell_geometry(
         mirror image.
     """
     gradients = table.gradients[:1] if is_affine(name) else table.gradients
-    # The gradients of a basis sum to zero, so the place of a cell does not matter; seen from its first
-    # node, nodes that coincide give exact zeros, and a mesh far from the origin loses no digits.
+    # The gradients of a basis sum to zero, so the place of a cell does not matter. Seen from its
+    # first node, nodes that coincide give exact zeros, and a mesh far off loses no digits.
     jacobian = torch.einsum("qbk,ebd->eqdk", gradients, corners - corners[:, :1])
     gdim, tdim = jacobian.shape[-2:]
     if gdim == tdim:
