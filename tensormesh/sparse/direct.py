@@ -16,6 +16,8 @@ Array = np.ndarray[Any, Any]
 
 # A matrix whose rounding alone moves the solution by more than this share is singular to rounding.
 _LARGEST_ROUNDING_SHARE = 1 / 32
+# Sweeps of scaling: as many as the exponent of a double has bits, and one to see that it is done.
+_MOST_SWEEPS = 12
 
 
 def direct_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> Tensor:
@@ -95,21 +97,32 @@ def _factor_and_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> Ar
         raise ValueError("the matrix holds NaN or infinite entries")
     _refuse_empty_rows(pattern)
     right = b.detach().cpu().resolve_conj().numpy().astype(work)
-    # Scaling by rows, then by columns, keeps small units from looking like small pivots.
-    rows = _scale(abs(matrix).max(axis=1))
-    matrix = (sp.diags_array(rows) @ matrix).tocsc()
-    cols = _scale(abs(matrix).max(axis=0))
-    factors = _factor((matrix @ sp.diags_array(cols)).tocsc())
+    matrix, rows, cols = _equilibrated(matrix)
+    factors = _factor(matrix)
     x = factors.solve(np.asfortranarray((right.T * rows).T))
     return np.ascontiguousarray((x.T * cols).T)
 
 
+def _equilibrated(matrix: sp.csc_array) -> tuple[sp.csc_array, Array, Array]:
+    """Scale rows and columns until their largest entries are about one: units are no pivots.
+
+    By powers of two, which round nothing. D. Ruiz, RAL-TR-2001-034: each sweep halves exponents.
+    """
+    rows, cols = (np.ones(n) for n in matrix.shape)
+    for _ in range(_MOST_SWEEPS):
+        of_rows, of_cols = (_scale(abs(matrix).max(axis=axis)) for axis in (1, 0))
+        if (of_rows == 1).all() and (of_cols == 1).all():
+            break
+        matrix = (sp.diags_array(of_rows) @ matrix @ sp.diags_array(of_cols)).tocsc()
+        rows, cols = rows * of_rows, cols * of_cols
+    return matrix, rows, cols
+
+
 def _scale(largest: sp.coo_array) -> Array:
-    """Powers of two, which round nothing, that bring entries of size `largest` to about one."""
     size = largest.toarray().ravel()
     if not size.all():
         raise SingularMatrixError(_SINGULAR)
-    return np.exp2(-np.round(np.log2(size)))
+    return np.exp2(-np.round(np.log2(size) / 2))
 
 
 def _factor(matrix: sp.csc_array) -> spl.SuperLU:
