@@ -1,10 +1,8 @@
 """What the pages and docstrings show runs: no example is only for the eye."""
 
 import doctest
-import os
 import pkgutil
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,11 +13,11 @@ import pytest
 
 import tensormesh
 import tensormesh.distributed
+from tests.programs import launcher, run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", "docs/index.md"]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TIMEOUT = 120.0
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 EXAMPLES = [
     example
@@ -53,19 +51,6 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 PARALLEL_BLOCKS = [block for block in BLOCKS if "init_process_group" in block.code]
 
 
-def run(command: list[str], folder: Path) -> str:
-    """Standard output of a command run in `folder`; a failure shows what it said."""
-    # A launcher's variables must not reach the child, or it would take itself for a rank.
-    launcher = ("TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "GROUP_")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(launcher)}
-    environment["OMP_NUM_THREADS"] = "1"
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
 def largest_value(output: str) -> list[float]:
     return [float(number) for number in re.findall(r"largest value ([\d.]+)", output)]
 
@@ -95,14 +80,13 @@ def test_block_runs_when_pasted(block: Block, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", PARALLEL_BLOCKS, ids=str)
 def test_block_runs_on_two_ranks(block: Block, tmp_path: Path) -> None:
     (tmp_path / "pasted.py").write_text(block.code)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    alone = run([sys.executable, "pasted.py"], tmp_path)
-    assert run([*launch, "--nproc-per-node", "2", "pasted.py"], tmp_path) == 2 * alone
+    alone = run([*launcher(1), "pasted.py"], tmp_path)
+    assert run([*launcher(2), "pasted.py"], tmp_path) == 2 * alone
 
 
 def test_readme_shows_the_right_number(tmp_path: Path) -> None:
     (tmp_path / "pasted.py").write_text(blocks_of("README.md")[0].code)
-    (value,) = largest_value(run([sys.executable, "pasted.py"], tmp_path))
+    (value,) = largest_value(run([*launcher(1), "pasted.py"], tmp_path))
     rounding, interpolation = 0.0005, 0.05**2 / 8  # three digits; h^2 / 8 |D^2 u|
     assert value == pytest.approx(torsion_maximum(), abs=rounding + interpolation)
 

@@ -11,6 +11,7 @@ from tensormesh.assemble.element import ElementAssembler
 from tensormesh.assemble.facet import FacetAssembler
 from tensormesh.assemble.integrand import FormError
 from tensormesh.assemble.node import NodeAssembler
+from tensormesh.assemble.transformation import Transformation
 
 __all__ = [
     "ElementAssembler",
@@ -20,6 +21,7 @@ __all__ = [
     "LinearElasticityElementAssembler",
     "MassElementAssembler",
     "NodeAssembler",
+    "Transformation",
     "const_node_assembler",
     "func_node_assembler",
 ]

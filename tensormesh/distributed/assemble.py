@@ -178,9 +178,8 @@ class ShardedAssembly:
             if unknown:
                 raise TypeError(f"call_kwargs: unknown {sorted(unknown)}; expected {list(_CALL)}")
             points = dmesh.moved_points(call.get("points"))
-            nodal = {
-                k: _tensor(f"point_data[{k!r}]", x) for k, x in _of(call, "point_data").items()
-            }
+            labels = {k: f"point_data[{k!r}]" for k in _of(call, "point_data")}
+            nodal = {label: _tensor(label, call["point_data"][k]) for k, label in labels.items()}
             if points is not None:
                 nodal["points"] = points
             cellwise = self._by_type(_of(call, "element_data"))
@@ -199,9 +198,9 @@ class ShardedAssembly:
             here = {name: x[part.to_local].to(device) for name, x in local.items()}
             calls.append(
                 {
-                    "points": here.pop("points", None),
+                    "points": here.get("points"),
                     "func": call.get("func"),
-                    "point_data": here,
+                    "point_data": {k: here[label] for k, label in labels.items()},
                     "element_data": cells[i],
                     "scalar_data": scalars,
                 }

@@ -1,6 +1,6 @@
 """Structured meshes of rectangles and boxes from which a block is taken away."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import ceil, isfinite
 
@@ -214,7 +214,7 @@ def gen_L(  # noqa: N802
 
 
 def _hollow(
-    ticks: list[tuple[float, ...]],
+    ticks: Sequence[tuple[float, ...]],
     chara_length: float,
     order: int,
     element_type: str,
@@ -232,7 +232,7 @@ def _hollow(
 
 
 def _broken_grid(
-    ticks: list[tuple[float, ...]], chara_length: float, order: int
+    ticks: Sequence[tuple[float, ...]], chara_length: float, order: int
 ) -> tuple[Grid, list[NDArray[np.int64]]]:
     """Grid in units of its boxes, with the box at which each tick of each axis lies.
 
@@ -276,12 +276,12 @@ def _sides_of_box(
 
 
 def _any(masks: dict[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    return np.stack(list(masks.values())).any(axis=0)
+    return np.logical_or.reduce(list(masks.values()))
 
 
 def _mesh(
     grid: Grid,
-    ticks: list[tuple[float, ...]],
+    ticks: Sequence[tuple[float, ...]],
     marks: list[NDArray[np.int64]],
     blocks: list[Block],
     sides: dict[str, NDArray[np.bool_]],

@@ -57,9 +57,9 @@ def graph_coloring(
     row, col = graph.tocoo().coords
     first, second = row[rank[row] < rank[col]], col[rank[row] < rank[col]]
     while (colours < 0).any():
-        ready = colours < 0
-        ready[second] = False
-        ready = np.flatnonzero(ready)
+        may_choose = colours < 0
+        may_choose[second] = False
+        ready = np.flatnonzero(may_choose)
         colours[ready] = _smallest_free(graph, ready, colours)
         waiting = colours[first] < 0
         first, second = first[waiting], second[waiting]

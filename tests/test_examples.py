@@ -1,0 +1,87 @@
+"""The examples, small: one process and three ranks give the same numbers and readable files."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensormesh as tm
+from tests.pictures import inked, n_colours
+from tests.programs import launcher, run
+from tests.pvtu import Pvtu, cells_of, read_pvtu
+
+ROOT = Path(__file__).resolve().parents[1]
+BRACKET = ROOT / "tests" / "data" / "bracket_p2.msh"
+
+
+def example(name: str, n_ranks: int, folder: Path, *options: str) -> str:
+    """What an example prints; run in a new folder under `folder`."""
+    here = folder / f"ranks_{n_ranks}"
+    here.mkdir()
+    return run([*launcher(n_ranks), ROOT / "examples" / name, *options], here, timeout=240.0)
+
+
+def number(label: str, printed: str) -> float:
+    (found,) = re.findall(rf"^{label}\s+([-+.\de]+)", printed, re.MULTILINE)
+    return float(found)
+
+
+def files(folder: Path, n_ranks: int, name: str, n_parts: int) -> Pvtu:
+    """The PVTU of a run, after a look at the other files."""
+    output = folder / f"ranks_{n_ranks}" / "output"
+    pieces = {f"{name}_{part}.vtu" for part in range(n_parts)}
+    assert {path.name for path in output.iterdir()} == {f"{name}.pvtu", f"{name}.png"} | pieces
+    assert inked(output / f"{name}.png") > 0.1
+    assert n_colours(output / f"{name}.png") > 100
+    return read_pvtu(output / f"{name}.pvtu")
+
+
+def largest_difference(one: Pvtu, other: Pvtu, name: str) -> float:
+    a, b = one.nodal(name), other.nodal(name)
+    assert a.keys() == b.keys()
+    return max(float(np.abs(a[point] - b[point]).max()) for point in a)
+
+
+@pytest.mark.parametrize(("order", "method"), [(1, "spectral"), (2, "metis")])
+def test_poisson_is_the_same_on_three_ranks(order: int, method: str, tmp_path: Path) -> None:
+    options = ("--cells", "16", "--order", str(order))
+    printed = {
+        1: example("poisson.py", 1, tmp_path, *options),
+        3: example("poisson.py", 3, tmp_path, *options, "--method", method),
+    }
+    mesh = tm.Mesh.gen_rectangle(n=(16, 16), order=order)
+    for n, n_parts in ((1, 2), (3, 3)):
+        assert f"{mesh.n_points} unknowns in {n_parts} parts" in printed[n]
+    error = number("L2 error", printed[1])
+    # Below C h^(order + 1) |u|, in the norm of that order, with C of order one; and not zero.
+    assert 1e-6 < error < np.pi ** (order + 1) / 16 ** (order + 1)
+    assert number("L2 error", printed[3]) == pytest.approx(error, rel=1e-3)
+
+    alone, three = files(tmp_path, 1, "poisson", 2), files(tmp_path, 3, "poisson", 3)
+    assert alone.cells() == three.cells() == cells_of(mesh)
+    assert alone.point_arrays == three.point_arrays == {"u": ("Float64", 1)}
+    assert largest_difference(alone, three, "u") < 1e-8
+
+
+def test_bracket_is_the_same_on_three_ranks(tmp_path: Path) -> None:
+    options = ("--mesh", str(BRACKET), "--rtol", "1e-4")
+    printed = {n: example("bracket.py", n, tmp_path, *options) for n in (1, 3)}
+    for label, rel in (
+        ("area of the pins", 1e-12),
+        ("work of the load", 1e-6),
+        ("largest displacement", 1e-4),
+    ):
+        assert number(label, printed[3]) == pytest.approx(number(label, printed[1]), rel=rel)
+    for text in printed.values():
+        assert number("relative residual", text) <= 1e-4
+        # Two bores of radius 5 through a plate of 8 mm, up to facets that are parabolas.
+        assert number("area of the pins", text) == pytest.approx(2 * 2 * np.pi * 5 * 8, rel=1e-4)
+
+    alone, three = files(tmp_path, 1, "bracket", 2), files(tmp_path, 3, "bracket", 3)
+    assert alone.point_arrays == three.point_arrays == {"displacement": ("Float64", 3)}
+    assert alone.cells() == three.cells() == cells_of(tm.Mesh.read(BRACKET))
+    largest = number("largest displacement", printed[1])
+    assert largest_difference(alone, three, "displacement") < 1e-4 * largest
+    norms = [np.linalg.norm(u) for u in three.nodal("displacement").values()]
+    assert max(norms) == pytest.approx(number("largest displacement", printed[3]), abs=1e-6)
