@@ -399,14 +399,15 @@ def interpolate(field: Tensor, columns: Tensor, table: Tabulation) -> Tensor:
     """
     nodal = field[columns]
     values = table.values.to(nodal.dtype) @ nodal.flatten(1)
-    return values.reshape(-1, *nodal.shape[1:])
+    return values.reshape(len(table.weights), *nodal.shape[1:])
 
 
 def gradient(field: Tensor, columns: Tensor, table: Tabulation, geometry: CellGeometry) -> Tensor:
     """Physical gradients ``[Q, E, ..., D]`` of nodal data; parameters as of `interpolate`."""
     nodal = field[columns]
     by_direction = table.gradients.movedim(2, 0).to(nodal.dtype) @ nodal.flatten(1)
-    reference = by_direction.reshape(*by_direction.shape[:2], columns.shape[1], -1)
+    n_components = math.prod(field.shape[1:])
+    reference = by_direction.reshape(*by_direction.shape[:2], columns.shape[1], n_components)
     inverse = geometry.inverse.to(nodal.dtype).expand(len(table.weights), -1, -1, -1)
     physical = torch.einsum("kqer,qkde->qerd", reference, inverse)
     return physical.reshape(*physical.shape[:2], *field.shape[1:], physical.shape[-1])

@@ -67,7 +67,7 @@ class CellGeometry:
 def is_affine(name: str) -> bool:
     """Whether the map of cell type `name` is affine: linear simplices."""
     kind = cell_type(name)
-    return kind.order == 1 and kind.shape in ("line", "triangle", "tetrahedron")
+    return kind.order == 1 and kind.n_vertices == kind.dim + 1
 
 
 def cell_geometry(
