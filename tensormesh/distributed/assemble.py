@@ -181,7 +181,7 @@ class ShardedAssembly:
             labels = {k: f"point_data[{k!r}]" for k in _of(call, "point_data")}
             nodal = {label: _tensor(label, call["point_data"][k]) for k, label in labels.items()}
             if points is not None:
-                nodal["points"] = points
+                nodal["points"] = _tensor("points", points)
             cellwise = self._by_type(_of(call, "element_data"))
             scalars = {k: self._shared(x) for k, x in _of(call, "scalar_data").items()}
         nodal_forms = agree_on_forms(
@@ -251,7 +251,7 @@ class ShardedAssembly:
         if self.dmesh.in_job:
             cells = self.dmesh.parts[0].mesh.top_cells()
             lengths["part"] = cells[kind].shape[0] if kind in cells else 0
-        return Item(f"element_data[{name!r}] on {kind}", x.shape[0], lengths)
+        return Item.of(x, f"element_data[{name!r}] on {kind}", lengths)
 
 
 FAMILIES = (ElementAssembler, NodeAssembler, FacetAssembler)

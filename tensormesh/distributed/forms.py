@@ -3,7 +3,9 @@
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+from torch import Tensor
 
 from tensormesh.distributed.collectives import all_gather_ints, raise_together
 from tensormesh.distributed.device_mesh import DeviceMesh
@@ -14,11 +16,21 @@ _FORMS: tuple[FormName, ...] = ("global", "part", "owned")
 
 @dataclass(frozen=True)
 class Item:
-    """One piece of data: its name, its length here, and the length of each form it may have."""
+    """One piece of data: its name, its length here, and the length of each form it may have.
+
+    The rest of its shape, and its dtype, are the same on all ranks.
+    """
 
     name: str
     length: int
     lengths: Mapping[FormName, int]
+    rest: str = ""
+
+    @classmethod
+    def of(cls, x: Tensor, name: str, lengths: Mapping[FormName, int]) -> Self:
+        """Facts about `x`."""
+        length = x.shape[0] if x.dim() else -1
+        return cls(name, length, lengths, f"trailing {list(x.shape[1:])}, {x.dtype}")
 
     def fits(self, form: FormName) -> bool:
         """Whether the data can be of this form."""
@@ -42,14 +54,14 @@ def agree_on_forms(items: Sequence[Item], device_mesh: DeviceMesh) -> list[FormN
     ------
     ValueError
         On every rank, if a length fits no form on one of them, the ranks give data of different
-        names, or no form is common to all.
+        names, trailing sizes or dtypes, or no form is common to all.
     """
     raise_together(next(filter(None, (item.misfit() for item in items)), None), device_mesh)
-    names = [item.name for item in items]
-    digest = zlib.crc32("\n".join(names).encode())
+    given = [f"{item.name} ({item.rest})" for item in items]
+    digest = zlib.crc32("\n".join(given).encode())
     headers = all_gather_ints([len(items), digest], device_mesh)
     if bool((headers != headers[0]).any()):
-        raise ValueError(f"the ranks give different data; this one gives {names}")
+        raise ValueError(f"the ranks give different data; this one gives {given}")
     if not items:
         return []
     fits = [int(item.fits(form)) for item in items for form in _FORMS]

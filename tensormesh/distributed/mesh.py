@@ -339,7 +339,8 @@ class DistributedMesh:
 
 
 def _checksum(x: Tensor) -> int:
-    return zlib.crc32(x.cpu().contiguous().numpy())
+    content: Any = x.cpu().contiguous().numpy()
+    return zlib.crc32(content)
 
 
 class _Submeshes(Sequence[Mesh]):

@@ -57,7 +57,7 @@ class VectorMap:
         if self.part_to_local is not None:
             lengths["part"] = self.part_to_local.numel() * h
         lengths["owned"] = self.index_map.n_owned * h
-        return Item(name, x.shape[0] if x.dim() else -1, lengths)
+        return Item.of(x, name, lengths)
 
     def owned(self, x: Tensor, name: str, h: int = 1) -> Tensor:
         """Owned slice ``[n_owned * h, ...]`` of `x` in any form. **Collective.**

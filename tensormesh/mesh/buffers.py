@@ -25,6 +25,7 @@ class BufferDict(nn.Module):
 
     Examples
     --------
+    >>> import torch
     >>> data = BufferDict({"u": torch.zeros(3)})
     >>> data.double()["u"].dtype
     torch.float64

@@ -148,7 +148,7 @@ def _point_data(mesh: Mesh, nodes: Tensor) -> dict[str, Tensor]:
 def _cell_data(mesh: Mesh, chosen: dict[str, Tensor]) -> dict[str, ByType]:
     data = {
         name: {kind: values[chosen[kind]] for kind, values in by_type.items() if kind in chosen}
-        for name, by_type in mesh.cell_data.items()
+        for name, by_type in mesh.arrays().cell_data.items()
     }
     return data | {"orig_cid": dict(chosen)}
 

@@ -24,6 +24,7 @@ class BufferList(nn.Module):
 
     Examples
     --------
+    >>> import torch
     >>> levels = BufferList([torch.zeros(3), torch.ones(2)])
     >>> levels.double()[-1].dtype
     torch.float64

@@ -1,6 +1,5 @@
 """Meshes, forms and data that the distributed tests share: small, and the same on every rank."""
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -136,8 +135,6 @@ def outcome(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[str, str
         fn(*args, **kwargs)
     except Exception as error:
         return type(error).__name__, str(error)
-    finally:
-        gc.collect()
     return None
 
 

@@ -1,6 +1,7 @@
-"""Lowest eigenvectors of a graph Laplacian: LOBPCG with a two-level preconditioner."""
+"""Lowest eigenvectors of a graph Laplacian: LOBPCG preconditioned by a multigrid cycle."""
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +10,14 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator, lobpcg
 
 from tensormesh.errors import NotConvergedError
+from tensormesh.mesh.partition.aggregation import coarsened, indicator
+
+Array = NDArray[np.float64]
 
 N_VECTORS = 4
 """Vectors in the block: a cube has three Fiedler vectors, one more keeps them from the others."""
-N_COARSE = 1000
-"""Graphs up to this size are solved densely, larger ones get a coarse space no larger than it."""
+N_DENSE = 500
+"""Graphs up to this size, the coarsest grid among them, are solved densely."""
 TOLERANCE = 1e-2
 """Residual of the Fiedler pair relative to its eigenvalue: about the angle to the eigenspace."""
 ITERATIONS = 10
@@ -22,13 +26,13 @@ MAX_CYCLES = 40
 """Tests of convergence before giving up."""
 
 
-def fiedler_vectors(graph: csr_array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def fiedler_vectors(graph: csr_array) -> tuple[Array, Array]:
     """Lowest eigenpairs of the Laplacian of a connected graph, the constant vector left out.
 
     Parameters
     ----------
     graph
-        Symmetric non-negative weights, (n, n), empty diagonal, connected, ``n >= 2``.
+        Symmetric positive weights, (n, n), empty diagonal, connected, ``n >= 2``.
 
     Returns
     -------
@@ -49,10 +53,13 @@ def fiedler_vectors(graph: csr_array) -> tuple[NDArray[np.float64], NDArray[np.f
     graph = graph.astype(np.float64)
     n = graph.shape[0]
     laplacian = diags_array(graph.sum(axis=1)).tocsr() - graph
-    if n <= N_COARSE:
+    if n <= N_DENSE:
         return eigh(laplacian.toarray(), subset_by_index=[1, min(N_VECTORS, n - 1)])
-    preconditioner, values, vectors = two_level(laplacian, aggregation(graph, N_COARSE))
-    constant = np.ones((n, 1))
+    multigrid = Multigrid(graph, laplacian)
+    preconditioner = LinearOperator(
+        (n, n), matvec=multigrid.cycle, matmat=multigrid.cycle, dtype=np.float64
+    )
+    values, vectors = multigrid.coarse_eigenpairs()
     for _ in range(MAX_CYCLES):
         with warnings.catch_warnings():
             # It warns that the last vectors of the block are not converged, which is not asked for.
@@ -61,7 +68,7 @@ def fiedler_vectors(graph: csr_array) -> tuple[NDArray[np.float64], NDArray[np.f
                 laplacian,
                 vectors,
                 M=preconditioner,
-                Y=constant,
+                Y=np.ones((n, 1)),
                 tol=TOLERANCE * values[0],
                 maxiter=ITERATIONS,
                 largest=False,
@@ -77,156 +84,86 @@ def fiedler_vectors(graph: csr_array) -> tuple[NDArray[np.float64], NDArray[np.f
     )
 
 
-def two_level(
-    laplacian: csr_array, aggregate: NDArray[np.int64]
-) -> tuple[LinearOperator, NDArray[np.float64], NDArray[np.float64]]:
-    """Jacobi plus a dense solve on piecewise constants, and their lowest eigenpairs as first guess.
+@dataclass(frozen=True)
+class Level:
+    """One grid of the hierarchy: its matrix, damped inverse diagonal and prolongation to it."""
 
-    Parameters
-    ----------
-    laplacian
-        (n, n).
-    aggregate
-        Aggregate of each node, (n,), numbered from 0.
-
-    Returns
-    -------
-    preconditioner, values, vectors
-        Symmetric positive definite operator; (m,) and (n, m).
-    """
-    n = laplacian.shape[0]
-    inverse_diagonal = 1.0 / laplacian.diagonal()[:, None]
-    prolongation = indicator(aggregate)
-    restriction = prolongation.T.tocsr()
-    coarse = (restriction @ laplacian @ prolongation).toarray()
-    sizes = np.bincount(aggregate).astype(np.float64)
-    values, vectors = eigh(coarse, np.diag(sizes), subset_by_index=[1, N_VECTORS])
-    # The constants are the null space of `coarse`: a rank-one shift of its size makes it definite.
-    coarse_inverse = inv(coarse + np.outer(sizes, sizes) * (coarse.trace() / (n * len(sizes))))
-
-    def apply(block: NDArray[np.float64]) -> NDArray[np.float64]:
-        block = block.reshape(n, -1)
-        return inverse_diagonal * block + prolongation @ (coarse_inverse @ (restriction @ block))
-
-    operator = LinearOperator((n, n), matvec=apply, matmat=apply, dtype=np.float64)
-    return operator, values, prolongation @ vectors
+    matrix: csr_array
+    smoother: Array
+    prolongation: csr_array
+    restriction: csr_array
 
 
-def aggregation(graph: csr_array, n_max: int) -> NDArray[np.int64]:
-    """Aggregates of neighbours, at most `n_max` of them, by repeated matching of the graph.
+class Multigrid:
+    """Smoothed aggregation for a graph Laplacian, the null space of constants kept on each level.
 
     Parameters
     ----------
     graph
         Symmetric positive weights, (n, n), connected.
-    n_max
-        Largest number of aggregates.
+    laplacian
+        Its Laplacian, (n, n).
 
-    Returns
-    -------
-    NDArray
-        Aggregate of each node, (n,) int64, numbered from 0.
+    References
+    ----------
+    Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation for second and fourth
+    order elliptic problems, Computing 56 (1996) 179-196.
     """
-    random = np.random.default_rng(0).random
-    aggregate = np.arange(graph.shape[0])
-    while graph.shape[0] > n_max:
-        merged = matching(graph, random(graph.shape[0]))
-        prolongation = indicator(merged)
-        graph = (prolongation.T.tocsr() @ graph @ prolongation).tocsr()
-        graph.setdiag(0)
-        graph.eliminate_zeros()
-        aggregate = merged[aggregate]
-    return aggregate
+
+    def __init__(self, graph: csr_array, laplacian: csr_array) -> None:
+        random = np.random.default_rng(0)
+        self.levels: list[Level] = []
+        self.volumes = np.ones((graph.shape[0], 1))
+        matrix = laplacian
+        while graph.shape[0] > N_DENSE:
+            graph, aggregate = coarsened(graph, random)
+            level = smoothed_level(matrix, aggregate)
+            matrix = (level.restriction @ matrix @ level.prolongation).tocsr()
+            self.volumes = level.restriction @ self.volumes
+            self.levels.append(level)
+        self.coarse = 0.5 * (matrix + matrix.T).toarray()
+        # The constants are its null space: a rank-one shift of its size makes it definite.
+        shift = self.coarse.trace() / (self.volumes.sum() * len(self.volumes))
+        self.coarse_inverse = inv(self.coarse + shift * self.volumes @ self.volumes.T)
+
+    def cycle(self, residual: Array) -> Array:
+        """Approximate solution for the right-hand sides `residual`, (n,) or (n, k) to (n, k)."""
+        return self._cycle(0, residual.reshape(len(residual), -1))
+
+    def _cycle(self, number: int, residual: Array) -> Array:
+        if number == len(self.levels):
+            return self.coarse_inverse @ residual
+        level = self.levels[number]
+        x = level.smoother * residual
+        coarse = level.restriction @ (residual - level.matrix @ x)
+        x += level.prolongation @ self._cycle(number + 1, coarse)
+        return x + level.smoother * (residual - level.matrix @ x)
+
+    def coarse_eigenpairs(self) -> tuple[Array, Array]:
+        """Lowest pairs of the coarsest grid but for the constant, prolonged: (m,) and (n, m)."""
+        values, vectors = eigh(
+            self.coarse, np.diag(self.volumes[:, 0]), subset_by_index=[1, N_VECTORS]
+        )
+        for level in reversed(self.levels):
+            vectors = level.prolongation @ vectors
+        return values, vectors
 
 
-def matching(graph: csr_array, priority: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Join each node to a heavy neighbour; two to four nodes a group.
+def smoothed_level(matrix: csr_array, aggregate: NDArray[np.int64]) -> Level:
+    """Prolongation from aggregates, smoothed by one step of damped Jacobi.
+
+    The damping is 4/3 over a bound of the spectrum of ``D^-1 A``, its largest row sum.
 
     Parameters
     ----------
-    graph
-        Symmetric positive weights, (n, n), every node with a neighbour, empty diagonal.
-    priority
-        Numbers in [0, 1), (n,), that decide between edges of one weight.
-
-    Returns
-    -------
-    NDArray
-        Group of each node, (n,) int64, numbered from 0.
+    matrix
+        (n, n), positive semi-definite with the constants as null space.
+    aggregate
+        Aggregate of each node, (n,), numbered from 0.
     """
-    edges = graph.tocoo()
-    row, col = edges.row, edges.col
-    weight = edges.data * (1.0 + 1e-3 * (priority[row] + priority[col]))
-    group = np.arange(graph.shape[0])
-    free = np.ones(len(group), bool)
-    while len(row):
-        # The heaviest edge left is the heaviest at both its ends, so each round finds some pair.
-        chosen = heaviest(row, col, weight, len(group))
-        pairs = np.flatnonzero(chosen[chosen] == np.arange(len(group)))
-        pairs = pairs[chosen[pairs] != pairs]
-        if len(pairs) == 0:
-            break
-        group[pairs] = np.minimum(pairs, chosen[pairs])
-        free[pairs] = False
-        usable = free[row] & free[col]
-        row, col, weight = row[usable], col[usable], weight[usable]
-    single = free[edges.row]
-    chosen = heaviest(edges.row[single], edges.col[single], edges.data[single], len(group))
-    join_singles(group, np.flatnonzero(free), chosen)
-    return np.unique(group, return_inverse=True)[1]
-
-
-def join_singles(
-    group: NDArray[np.int64], singles: NDArray[np.int64], neighbour: NDArray[np.int64]
-) -> None:
-    """Pair the nodes that have one neighbour in common; an odd one joins that neighbour's group.
-
-    Joining them all would make one group of a star, and leave nothing for the coarse space.
-
-    Parameters
-    ----------
-    group
-        Group of each node, (n,), changed in place.
-    singles
-        Nodes that are a group of their own.
-    neighbour
-        A neighbour of each node, (n,).
-    """
-    singles = singles[np.argsort(neighbour[singles], kind="stable")]
-    place = np.arange(len(singles))
-    starts = np.diff(neighbour[singles], prepend=-1) != 0
-    odd = (place - np.maximum.accumulate(np.where(starts, place, 0))) % 2 == 1
-    last = ~odd & np.append(starts[1:], True)[: len(singles)]
-    group[singles[odd]] = singles[place[odd] - 1]
-    group[singles[last]] = group[neighbour[singles[last]]]
-
-
-def heaviest(row: NDArray, col: NDArray, weight: NDArray[np.float64], n: int) -> NDArray[np.int64]:
-    """Column of the heaviest entry of each row, the row itself where it has none.
-
-    Parameters
-    ----------
-    row, col, weight
-        Entries, (nnz,), sorted by row.
-    n
-        Number of rows.
-
-    Returns
-    -------
-    NDArray
-        (n,) int64.
-    """
-    chosen = np.arange(n)
-    if len(row) == 0:
-        return chosen
-    starts = np.flatnonzero(np.diff(row, prepend=-1))
-    largest = np.repeat(np.maximum.reduceat(weight, starts), np.diff(starts, append=len(row)))
-    best = weight == largest
-    chosen[row[best]] = col[best]
-    return chosen
-
-
-def indicator(group: NDArray[np.int64]) -> csr_array:
-    """Nodes against groups, one in each row, (n, n_groups) float64."""
-    n = len(group)
-    return csr_array((np.ones(n), group, np.arange(n + 1)), shape=(n, int(group.max()) + 1))
+    inverse_diagonal = 1.0 / matrix.diagonal()
+    bound = (abs(matrix).sum(axis=1) * inverse_diagonal).max()
+    smoother = 4.0 / (3.0 * bound) * inverse_diagonal
+    constants = indicator(aggregate)
+    prolongation = (constants - diags_array(smoother) @ (matrix @ constants)).tocsr()
+    return Level(matrix, smoother[:, None], prolongation, prolongation.T.tocsr())

@@ -6,7 +6,8 @@ from tensormesh.errors import NotConvergedError
 from tensormesh.mesh.adjacency import cell_adjacency
 from tensormesh.mesh.generators import gen_cube
 from tensormesh.mesh.partition import fiedler
-from tensormesh.mesh.partition.fiedler import aggregation, fiedler_vectors
+from tensormesh.mesh.partition.aggregation import coarsened
+from tensormesh.mesh.partition.fiedler import Multigrid, fiedler_vectors
 from tensormesh.mesh.partition.spectral import cut_size, smooth_cut, spectral_labels
 
 
@@ -26,7 +27,7 @@ def crossing(graph, labels):
     return np.count_nonzero(labels[coo.row] != labels[coo.col]) // 2
 
 
-@pytest.mark.parametrize("n", [2, 50, 3000])
+@pytest.mark.parametrize("n", [2, 50, 3000, 20000])
 def test_lowest_eigenvalue_of_a_path(n):
     # 4 sin^2(pi / 2n), Fiedler 1973.
     values, vectors = fiedler_vectors(path(n))
@@ -91,11 +92,27 @@ def test_weights_move_the_cut():
     assert np.bincount(labels, weights) == pytest.approx([900, 900], abs=9)
 
 
-def test_aggregates_are_connected_and_few():
+def test_aggregates_are_small_and_keep_the_weights_between_them():
     graph = cell_adjacency(gen_cube(n=(8, 8, 8))).astype(float)
-    aggregate = aggregation(graph, 300)
-    assert 75 <= aggregate.max() + 1 <= 300
-    assert np.bincount(aggregate).min() >= 2
+    coarse, aggregate = coarsened(graph, np.random.default_rng(0))
+    sizes = np.bincount(aggregate)
+    assert sizes.min() >= 4
+    assert sizes.max() <= 16
+    assert coarse.shape == (len(sizes), len(sizes))
+    assert coarse.sum() / 2 == crossing(graph, aggregate)
+    assert not coarse.diagonal().any()
+
+
+def test_multigrid_cycle_is_symmetric_and_keeps_constants():
+    graph = grid(40, 30).astype(float)
+    laplacian = csr_array(np.diag(graph.sum(axis=1)) - graph.toarray())
+    multigrid = Multigrid(graph, laplacian)
+    assert len(multigrid.levels) >= 1
+    for level in multigrid.levels:
+        ones = np.ones(level.prolongation.shape[1])
+        assert level.prolongation @ ones == pytest.approx(np.ones(level.matrix.shape[0]))
+    x, y = np.random.default_rng(0).standard_normal((2, 1200))
+    assert y @ multigrid.cycle(x)[:, 0] == pytest.approx(x @ multigrid.cycle(y)[:, 0])
 
 
 def test_smoothing_straightens_a_ragged_cut():
