@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from tensormesh.assemble.form import Form, FormData, promote
 from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
-from tensormesh.assemble.integrand import FormError, check_linear
+from tensormesh.assemble.integrand import check_linear
 from tensormesh.assemble.topology import Topology
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.quadrature import quadrature
@@ -18,8 +19,11 @@ from tensormesh.element.quadrature import quadrature
 if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
 
-# Cells are integrated in blocks whose largest temporary has about this many numbers.
-_BLOCK_NUMBERS = 1 << 24
+# Cells are integrated in blocks whose largest temporaries have about this many numbers: they stay
+# in the cache of a core, and no call takes more memory than the matrix itself by much.
+_BLOCK_NUMBERS = 1 << 18
+_N_PROBES = 4
+ALL = slice(None)
 
 ElementData = Mapping[str, Tensor | Mapping[str, Tensor]]
 Coefficients = Callable[[Form, Mapping[str, Tensor], int, Tensor], Tensor]
@@ -275,25 +279,55 @@ class Assembler(nn.Module):
         known = self._geometry.get(kind)
         if keep and known and known[0] is points and known[1] == points._version:
             return known[2]
-        geometry = cell_geometry(kind, points[self.elements[kind]], self._table(kind))
+        geometry = cell_geometry(kind, self._corners(kind), self._table(kind))
         if keep:
             self._geometry[kind] = (points, points._version, geometry)
         return geometry
 
+    def _corners(self, kind: str, cells: Tensor | slice = ALL) -> Tensor:
+        """Node coordinates ``[D, B, E]`` of cells of a type."""
+        columns = self._topology.columns[kind][:, cells]
+        return torch.stack([coordinate[columns] for coordinate in self.points.unbind(1)])
+
     def _integrals(
         self, form: Form, data: FormData, coefficients: Coefficients, contract: Contraction
     ) -> Iterator[tuple[str, slice, Tensor]]:
-        """Element tensors of `form`, block by block: cell type, block, ``[E, B, ..., k]``."""
+        """Element tensors of `form`, block by block: cell type, block, ``[..., k, E]``."""
         for kind, cells in self.elements.items():
             table, geometry = self._table(kind), self._cell_geometry(kind)
-            size = max(1, _BLOCK_NUMBERS // (len(table.weights) * (1 + self.dimension) ** 2))
-            for start in range(0, max(cells.shape[0], 1), size):
-                block = slice(start, min(start + size, cells.shape[0]))
+            n = cells.shape[0]
+            width = self._probe(form, data, kind, geometry, table, coefficients)
+            size = max(1, _BLOCK_NUMBERS // width)
+            for start in range(0, max(n, 1), size):
+                block = slice(start, min(start + size, n))
                 local = geometry.slice(block)
                 arguments, grid = self._arguments(form, data, kind, block, local, table)
                 c = coefficients(form, arguments, self.dimension, self.points)
-                check_linear(form, arguments, self.dimension, self.points, c)
-                yield kind, block, contract(form, c.unflatten(0, grid), local, table)
+                yield kind, block, contract(form, cells_last(form, c, grid), local, table)
+
+    def _probe(
+        self,
+        form: Form,
+        data: FormData,
+        kind: str,
+        geometry: CellGeometry,
+        table: Tabulation,
+        coefficients: Coefficients,
+    ) -> int:
+        """Refuse a form that is not linear, by a few cells; give the numbers a cell takes."""
+        n = self.elements[kind].shape[0]
+        picks = torch.tensor(
+            sorted({i * (n - 1) // (_N_PROBES - 1) for i in range(_N_PROBES)} if n else ()),
+            dtype=torch.int64,
+            device=self.device,
+        )
+        few = CellGeometry(geometry.measure[..., picks], geometry.inverse[..., picks])
+        with torch.no_grad():
+            arguments, grid = self._arguments(form, data, kind, picks, few, table)
+            c = coefficients(form, arguments, self.dimension, self.points)
+            check_linear(form, arguments, self.dimension, self.points, c)
+        per_point = math.prod(c.shape[1:])
+        return per_point * max(grid[0], 1) * max(1, table.values.shape[1] // self.dimension)
 
     def _arguments(
         self,
@@ -309,22 +343,22 @@ class Assembler(nn.Module):
 
         Returns
         -------
-        values, (E, Q)
-            ``[E * Q, ...]`` each, constants under ``name + "="``; ``E`` or ``Q`` is 1 where
-            nothing varies with the cell or inside it.
+        values, (Q, E)
+            ``[Q * E, ...]`` each, constants under ``name + "="``; ``Q`` or ``E`` is 1 where
+            nothing varies inside a cell or with it.
         """
         at_points, at_cells, constants = {}, {}, {}
-        cells = self.elements[kind][block]
+        columns = self._topology.columns[kind][:, block]
         for argument in form.arguments:
             name, key = argument.name, argument.key
             if argument.kind == "x":
-                at_points[name] = interpolate(self.points, cells, table)
+                at_points[name] = interpolate(self.points, columns, table)
             elif argument.kind == "field":
-                at_points[name] = interpolate(data.point_data[key], cells, table)
+                at_points[name] = interpolate(data.point_data[key], columns, table)
             elif argument.kind == "gradient":
-                at_points[name] = gradient(data.point_data[key], cells, table, geometry)
+                at_points[name] = gradient(data.point_data[key], columns, table, geometry)
             elif argument.kind == "normal" and normal is not None:
-                at_points[name] = normal.expand(-1, len(table.weights), -1)
+                at_points[name] = normal.expand(len(table.weights), -1, -1)
             elif argument.kind == "cell":
                 at_cells[name] = data.element_data[key][kind][block]
             elif argument.kind == "scalar":
@@ -332,45 +366,50 @@ class Assembler(nn.Module):
             elif argument.kind == "gradx":
                 eye = torch.eye(self.dimension, dtype=self.dtype, device=self.device)
                 constants[name + "="] = eye
-        n_cells = cells.shape[0] if at_points or at_cells else 1
+        n_cells = columns.shape[1] if at_points or at_cells else 1
         n_points = len(table.weights) if at_points else 1
         values = {name: x.flatten(0, 1) for name, x in at_points.items()}
         for name, x in at_cells.items():
-            values[name] = x.repeat_interleave(n_points, dim=0) if n_points > 1 else x
-        return values | constants, (n_cells, n_points)
+            values[name] = x.expand(n_points, *x.shape).flatten(0, 1)
+        return values | constants, (n_points, n_cells)
 
 
-def accumulate(total: Tensor | None, n: int, index: Tensor, local: Tensor) -> Tensor:
-    """Add rows ``local [..., k]`` into ``total [n, k]`` at `index`; `total` is made if it is None.
+def cells_last(form: Form, coefficients: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Coefficients ``[Q * E, T, (A,) ...]`` at points as ``[Q, T, (A,) k, E]``.
 
-    Raises
-    ------
-    FormError
-        If the rows changed their width or dtype since `total` was made.
+    The trailing sizes, the block of unknowns, become one axis ``k``.
     """
-    rows = local.flatten(0, -2)
-    if total is None:
-        total = rows.new_zeros(n, rows.shape[1])
-    if (total.dtype, total.shape[1]) != (rows.dtype, rows.shape[1]):
-        raise FormError(
-            f"the form gives {total.dtype} with {total.shape[1]} components on some cells and "
-            f"{rows.dtype} with {rows.shape[1]} on others"
-        )
-    return total.index_add(0, index.reshape(-1), rows)
+    n_inputs = 2 if form.of_kind("trial") and form.of_kind("test") else 1
+    first = 1 + n_inputs
+    flat = coefficients.flatten(first) if coefficients.dim() > first else coefficients.unsqueeze(-1)
+    return flat.unflatten(0, grid).movedim(1, -1).contiguous()
 
 
-def interpolate(field: Tensor, cells: Tensor, table: Tabulation) -> Tensor:
-    """Values ``[E, Q, ...]`` of nodal data ``[n, ...]`` at the quadrature points of `cells`."""
-    nodal = _flat(field[cells])
-    values = torch.einsum("qb,ebr->eqr", table.values.to(nodal.dtype), nodal)
-    return values.reshape(*values.shape[:2], *field.shape[1:])
+def interpolate(field: Tensor, columns: Tensor, table: Tabulation) -> Tensor:
+    """Values ``[Q, E, ...]`` of nodal data ``[n, ...]`` at the quadrature points of cells.
+
+    Parameters
+    ----------
+    field
+        ``[n, ...]``.
+    columns
+        Nodes of the cells, ``[B, E]``.
+    table
+        Basis at the quadrature points.
+    """
+    nodal = field[columns]
+    values = table.values.to(nodal.dtype) @ nodal.flatten(1)
+    return values.reshape(len(table.weights), *nodal.shape[1:])
 
 
-def gradient(field: Tensor, cells: Tensor, table: Tabulation, geometry: CellGeometry) -> Tensor:
-    """Physical gradients ``[E, Q, ..., D]`` of nodal data at the quadrature points of `cells`."""
-    nodal = _flat(field[cells])
-    reference = torch.einsum("qbk,ebr->eqrk", table.gradients.to(nodal.dtype), nodal)
-    physical = reference @ geometry.inverse.to(nodal.dtype)
+def gradient(field: Tensor, columns: Tensor, table: Tabulation, geometry: CellGeometry) -> Tensor:
+    """Physical gradients ``[Q, E, ..., D]`` of nodal data; parameters as of `interpolate`."""
+    nodal = field[columns]
+    by_direction = table.gradients.movedim(2, 0).to(nodal.dtype) @ nodal.flatten(1)
+    n_components = math.prod(field.shape[1:])
+    reference = by_direction.reshape(*by_direction.shape[:2], columns.shape[1], n_components)
+    inverse = geometry.inverse.to(nodal.dtype).expand(len(table.weights), -1, -1, -1)
+    physical = torch.einsum("kqer,qkde->qerd", reference, inverse)
     return physical.reshape(*physical.shape[:2], *field.shape[1:], physical.shape[-1])
 
 
@@ -381,10 +420,6 @@ def _shallow(module: Any) -> Any:
         made.__dict__[slots] = dict(getattr(module, slots))
     made.__dict__["_modules"] = {k: m and _shallow(m) for k, m in module._modules.items()}
     return made
-
-
-def _flat(nodal: Tensor) -> Tensor:
-    return nodal.flatten(2) if nodal.dim() > 2 else nodal.unsqueeze(2)
 
 
 def _checked_order(order: int) -> int:

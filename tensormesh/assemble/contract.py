@@ -2,9 +2,9 @@
 
 With ``G = dX/dx``, a physical gradient is ``G^T`` times a reference gradient. The coefficients
 are moved to the reference cell instead of moving every basis gradient to the physical one, so
-that the basis enters as one small table that all cells of a type share. Where nothing varies
-inside a cell, that table is summed over the quadrature points beforehand, and an element matrix
-is one row of a matrix product.
+that the basis enters as one small table that all cells of a type share, and a block of element
+tensors is one matrix product. Where nothing varies inside a cell, that table is summed over the
+quadrature points beforehand. Cells are the last axis throughout: everything else runs along it.
 """
 
 import torch
@@ -24,7 +24,7 @@ def element_matrices(
     form
         The form; says which basis inputs it uses.
     coefficients
-        ``[E or 1, Q or 1, T, A]`` or with a trailing ``[H, H]``.
+        ``[Q or 1, T, A, H * H, E or 1]``.
     geometry
         Geometry of the ``E`` cells.
     table
@@ -33,39 +33,40 @@ def element_matrices(
     Returns
     -------
     Tensor
-        ``[E, B, B, H * H]``: test function, trial function, block.
+        ``[B * B, H * H, E]``: test function by trial function, block, cell.
     """
-    c = coefficients.flatten(4) if coefficients.dim() > 4 else coefficients.unsqueeze(4)
+    c = coefficients * geometry.measure[:, None, None, None]
     c = _to_reference(c, geometry.inverse, form.uses("v"), form.uses("gradv"))
-    c = _to_reference(c.transpose(2, 3), geometry.inverse, form.uses("u"), form.uses("gradu"))
-    c = c.transpose(2, 3) * geometry.measure[..., None, None, None]
+    c = _to_reference(c.transpose(1, 2), geometry.inverse, form.uses("u"), form.uses("gradu"))
+    c = c.transpose(1, 2).flatten(3)  # [Q or 1, T, A, H * H * E]
     test = table.rows(form.uses("v"), form.uses("gradv")).to(c.dtype)
     trial = table.rows(form.uses("u"), form.uses("gradu")).to(c.dtype)
     weights = table.weights.to(c.dtype)
-    n_basis = table.values.shape[1]
-    if c.shape[1] == 1:
-        reference = torch.einsum("q,qti,qaj->taij", weights, test, trial).flatten(2).flatten(0, 1)
-        blocks = c.flatten(0, 1).flatten(1, 2).mT @ reference
-        return blocks.mT.unflatten(1, (n_basis, n_basis))
-    half = torch.einsum("eqtah,qaj->eqtjh", c, trial * weights[:, None, None])
-    return torch.einsum("qti,eqtjh->eijh", test, half)
+    if c.shape[0] == 1:
+        reference = torch.einsum("q,qti,qaj->ijta", weights, test, trial)
+        matrices = reference.flatten(2).flatten(0, 1) @ c[0].flatten(0, 1)
+    else:
+        half = (trial * weights[:, None, None]).mT.unsqueeze(1) @ c  # [Q, T, B, H * H * E]
+        by_test = test.flatten(0, 1).t()
+        matrices = (by_test @ half.flatten(0, 1).flatten(1)).reshape(-1, c.shape[-1])
+    return matrices.unflatten(1, (coefficients.shape[3], -1))
 
 
 def element_vectors(
     form: Form, coefficients: Tensor, geometry: CellGeometry, table: Tabulation
 ) -> Tensor:
-    """Element vectors of a linear form: ``[E, B, H]``.
+    """Element vectors of a linear form: ``[B, H, E]``.
 
-    Parameters as of `element_matrices`, with coefficients ``[E or 1, Q or 1, T]`` or with a
-    trailing ``[H]``.
+    Parameters as of `element_matrices`, with coefficients ``[Q or 1, T, H, E or 1]``.
     """
-    c = coefficients if coefficients.dim() > 3 else coefficients.unsqueeze(3)
     value, gradient = basis_inputs(form)
-    c = _to_reference(c, geometry.inverse, value, gradient) * geometry.measure[..., None, None]
+    c = coefficients * geometry.measure[:, None, None]
+    c = _to_reference(c, geometry.inverse, value, gradient)
     rows = table.rows(value, gradient).to(c.dtype) * table.weights[:, None, None]
-    if c.shape[1] == 1:
-        return torch.einsum("ti,eth->eih", rows.sum(0), c.squeeze(1))
-    return torch.einsum("qti,eqth->eih", rows, c)
+    if c.shape[0] == 1:
+        rows = rows.sum(0, keepdim=True)
+    vectors = rows.flatten(0, 1).t() @ c.flatten(0, 1).flatten(1)
+    return vectors.unflatten(1, (coefficients.shape[2], -1))
 
 
 def basis_inputs(form: Form) -> tuple[bool, bool]:
@@ -75,12 +76,19 @@ def basis_inputs(form: Form) -> tuple[bool, bool]:
 
 
 def _to_reference(c: Tensor, inverse: Tensor, with_value: bool, with_gradient: bool) -> Tensor:
-    """Axis 2 from physical inputs ``(value, d/dx)`` to reference inputs ``(value, d/dX)``."""
+    """Axis 1 from physical inputs ``(value, d/dx)`` to reference inputs ``(value, d/dX)``."""
     if not with_gradient:
         return c
-    gradient = c[:, :, int(with_value) :]
-    pulled = (inverse.to(c.dtype) @ gradient.flatten(3)).unflatten(3, gradient.shape[3:])
+    first = int(with_value)
+    shape = (*inverse.shape[:2], *(1,) * (c.dim() - 3), inverse.shape[-1])
+    pulled: Tensor | None = None
+    for direction in range(inverse.shape[2]):
+        factor = inverse[:, :, direction].reshape(shape).to(c.dtype)
+        term = c[:, first + direction].unsqueeze(1)
+        pulled = factor * term if pulled is None else torch.addcmul(pulled, factor, term)
+    if pulled is None:
+        raise ValueError("a cell in a space of no dimension has no gradients")
     if not with_value:
         return pulled
-    value = c[:, :, :1].expand(*pulled.shape[:2], 1, *c.shape[3:])
-    return torch.cat([value, pulled], dim=2)
+    value = c[:, :1].expand(pulled.shape[0], 1, *pulled.shape[2:])
+    return torch.cat([value, pulled], dim=1)

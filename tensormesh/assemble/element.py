@@ -6,10 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
-from tensormesh.assemble.base import Assembler, ElementData, accumulate
+from tensormesh.assemble.base import Assembler, ElementData
 from tensormesh.assemble.contract import element_matrices
 from tensormesh.assemble.form import FormData, bind
 from tensormesh.assemble.integrand import FormError, bilinear_coefficients
+from tensormesh.assemble.scatter import scatter
 from tensormesh.sparse.matrix import SparseMatrix
 
 
@@ -81,18 +82,16 @@ class ElementAssembler(Assembler):
     def _block_values(
         self, func: Callable[..., Tensor] | None, data: FormData
     ) -> tuple[Tensor, int]:
-        """Values ``[nnz, H * H]`` on the node pairs of the topology, and ``H``."""
+        """Values ``[H * H, nnz]`` on the node pairs of the topology, and ``H``."""
         form = bind(self._integrand(func), data, ("u", "gradu", "v", "gradv"))
         if not (form.of_kind("trial") and form.of_kind("test")):
             raise FormError(
                 f"{type(self).__name__}: a bilinear form needs one of u, gradu and one of v, gradv"
             )
-        pattern, slots = self._topology.pattern, self._topology.slots
-        values: Tensor | None = None
-        for kind, block, local in self._integrals(
-            form, data, bilinear_coefficients, element_matrices
-        ):
-            values = accumulate(values, pattern.nnz, slots[kind][block], local)
-        if values is None:
-            raise ValueError("the mesh has no cells")
-        return values, math.isqrt(values.shape[1])
+        slots = self._topology.slots
+        integrals = self._integrals(form, data, bilinear_coefficients, element_matrices)
+        values = scatter(
+            self._topology.pattern.nnz,
+            ((slots[kind][:, block], local) for kind, block, local in integrals),
+        )
+        return values, math.isqrt(values.shape[0])

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-from tensormesh.assemble.base import Assembler, ElementData, accumulate, check_project
+from tensormesh.assemble.base import Assembler, ElementData, cells_last, check_project
 from tensormesh.assemble.contract import element_vectors
 from tensormesh.assemble.form import Form, FormData, bind
 from tensormesh.assemble.geometry import CellGeometry, cell_geometry, tabulation
 from tensormesh.assemble.integrand import FormError, check_linear, facet_coefficients
+from tensormesh.assemble.scatter import scatter
 from tensormesh.assemble.topology import Topology
 from tensormesh.element.facet import facet_quadrature, local_facets
 from tensormesh.mesh.facets import facets_of_cells
@@ -141,14 +142,15 @@ class FacetAssembler(Assembler):
                 f"{type(self).__name__}: a linear facet form needs one of v, gradv "
                 "(or of u, gradu, but not of both)"
             )
-        values: Tensor | None = None
-        for kind, facet, cells in self._groups():
-            local = self._integrate(form, data, kind, facet, cells)
-            nodes = self.elements[kind][cells]
-            values = accumulate(values, self.n_points, nodes, local)
-        if values is None:
-            raise ValueError("the mesh has no cells")
-        return values, values.shape[1]
+        columns = self._topology.columns
+        values = scatter(
+            self.n_points,
+            (
+                (columns[kind][:, cells], self._integrate(form, data, kind, facet, cells))
+                for kind, facet, cells in self._groups()
+            ),
+        )
+        return values.t(), values.shape[0]
 
     def _groups(self) -> Iterator[tuple[str, int, Tensor]]:
         """Cell type, local facet index, and cells: at least one group, be it empty."""
@@ -167,17 +169,17 @@ class FacetAssembler(Assembler):
         self, form: Form, data: FormData, kind: str, facet: int, cells: Tensor
     ) -> Tensor:
         table = tabulation(kind, *facet_quadrature(kind, facet, self._degree(kind)), self.points)
-        geometry = cell_geometry(kind, self.points[self.elements[kind][cells]], table, cells)
+        geometry = cell_geometry(kind, self._corners(kind, cells), table, cells)
         reference = self.points.new_tensor(local_facets(kind)[facet].normal)
         # Nanson's formula: n ds = det(J) J^-T N dS.
-        covector = torch.einsum("eqkd,k->eqd", geometry.inverse, reference)
+        covector = torch.einsum("qkde,k->qed", geometry.inverse, reference)
         stretch = covector.norm(dim=-1)
         geometry = CellGeometry(geometry.measure * stretch, geometry.inverse)
         normal = covector / stretch.unsqueeze(-1)
         arguments, grid = self._arguments(form, data, kind, cells, geometry, table, normal)
         c = facet_coefficients(form, arguments, self.dimension, self.points)
         check_linear(form, arguments, self.dimension, self.points, c, basis_axis=True)
-        return element_vectors(form, c.unflatten(0, grid), geometry, table)
+        return element_vectors(form, cells_last(form, c, grid), geometry, table)
 
 
 def select_facets(mesh: "Mesh", chosen: Tensor | str | None) -> Facets:

@@ -6,10 +6,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from tensormesh.assemble.base import Assembler, ElementData, accumulate, check_project
+from tensormesh.assemble.base import Assembler, ElementData, check_project
 from tensormesh.assemble.contract import element_vectors
 from tensormesh.assemble.form import FormData, bind
 from tensormesh.assemble.integrand import FormError, linear_coefficients
+from tensormesh.assemble.scatter import scatter
 from tensormesh.assemble.topology import Topology
 
 
@@ -90,9 +91,9 @@ class NodeAssembler(Assembler):
         form = bind(self._integrand(func), data, ("v", "gradv"))
         if not form.of_kind("test"):
             raise FormError(f"{type(self).__name__}: a linear form needs one of v, gradv")
-        values: Tensor | None = None
-        for kind, block, local in self._integrals(form, data, linear_coefficients, element_vectors):
-            values = accumulate(values, self.n_points, self.elements[kind][block], local)
-        if values is None:
-            raise ValueError("the mesh has no cells")
-        return values, values.shape[1]
+        columns = self._topology.columns
+        integrals = self._integrals(form, data, linear_coefficients, element_vectors)
+        values = scatter(
+            self.n_points, ((columns[kind][:, block], local) for kind, block, local in integrals)
+        )
+        return values.t(), values.shape[0]

@@ -8,7 +8,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.pattern import BlockExpansion, SparsityPattern, merge_duplicates
+from tensormesh.sparse.pattern import (
+    INT32_MAX,
+    BlockExpansion,
+    SparsityPattern,
+    merge_duplicates,
+)
 
 if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
@@ -33,14 +38,21 @@ class Connectivity:
     @cached_property
     def pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
         """Pairs of nodes that share a cell, and the stored entry of each pair of each cell."""
-        rows = [cell.unsqueeze(2).expand(-1, -1, cell.shape[1]) for cell in self.cells.values()]
+        n = {name: c.shape[0] for name, c in self.columns.items()}
+        rows = [c.repeat_interleave(n[name], dim=0) for name, c in self.columns.items()]
         row = torch.cat([r.reshape(-1) for r in rows])
-        col = torch.cat([r.transpose(1, 2).reshape(-1) for r in rows])
+        col = torch.cat([c.repeat(n[name], 1).reshape(-1) for name, c in self.columns.items()])
         pattern, slot = merge_duplicates(row, col, (self.n_points, self.n_points))
-        slots = slot.split([r.numel() for r in rows])
+        index = slot.to(torch.int32) if pattern.nnz <= INT32_MAX else slot
+        slots = index.split([r.numel() for r in rows])
         return pattern, {
-            name: s.view(r.shape) for name, s, r in zip(self.cells, slots, rows, strict=True)
+            name: s.view(r.shape[0], -1) for name, s, r in zip(self.cells, slots, rows, strict=True)
         }
+
+    @cached_property
+    def columns(self) -> dict[str, Tensor]:
+        """Cell type -> nodes of the cells, int64 ``[B, E]``: cells are the last axis."""
+        return {name: cell.t().contiguous() for name, cell in self.cells.items()}
 
     def expansion(self, h: int) -> BlockExpansion:
         """How ``h x h`` blocks on the node pairs become scalar entries; made once per `h`."""
@@ -106,8 +118,13 @@ class Topology:
         return self._connectivity.pairs[0]
 
     @property
+    def columns(self) -> dict[str, Tensor]:
+        """Cell type -> nodes of the cells, int64 ``[B, E]``."""
+        return self._connectivity.columns
+
+    @property
     def slots(self) -> dict[str, Tensor]:
-        """Cell type -> stored entry of each (cell, test node, trial node), int64 ``[E, B, B]``."""
+        """Cell type -> stored entry of each (test node, trial node) and cell, ``[B * B, E]``."""
         return self._connectivity.pairs[1]
 
     def expansion(self, h: int) -> BlockExpansion:

@@ -134,8 +134,8 @@ class Transformation:
     @cached_property
     def shape_grad(self) -> Tensor:
         """Physical gradients of the basis, (E, Q, B, D)."""
-        inverse = self._geometry.inverse.expand(-1, self.n_quadrature, -1, -1)
-        return torch.einsum("qbk,eqkd->eqbd", self._table.gradients, inverse)
+        inverse = self._geometry.inverse.expand(self.n_quadrature, -1, -1, -1)
+        return torch.einsum("qbk,qkde->eqbd", self._table.gradients, inverse)
 
     @cached_property
     def jacobian(self) -> Tensor:
@@ -193,7 +193,7 @@ class Transformation:
 
     @property
     def _measure(self) -> Tensor:
-        return self._geometry.measure.expand(-1, self.n_quadrature)
+        return self._geometry.measure.expand(self.n_quadrature, -1).t()
 
     @cached_property
     def _table(self) -> Tabulation:
@@ -201,7 +201,11 @@ class Transformation:
 
     @cached_property
     def _geometry(self) -> CellGeometry:
-        return cell_geometry(self.element_type, self.element_coords, self._table)
+        return cell_geometry(self.element_type, self._corners, self._table)
+
+    @property
+    def _corners(self) -> Tensor:
+        return self.element_coords.permute(2, 1, 0)
 
     @cached_property
     def _facet_tables(self) -> list[Tabulation]:
@@ -226,7 +230,7 @@ class Transformation:
 
     def _facet_measure(self, normal: tuple[float, ...], table: Tabulation) -> Tensor:
         """(E, Q_f), by Nanson's formula: n ds = det(J) J^-T N dS."""
-        geometry = cell_geometry(self.element_type, self.element_coords, table)
+        geometry = cell_geometry(self.element_type, self._corners, table)
         reference = self.points.new_tensor(normal)
-        stretch = torch.einsum("eqkd,k->eqd", geometry.inverse, reference).norm(dim=-1)
-        return geometry.measure * stretch * table.weights
+        stretch = torch.einsum("qkde,k->qde", geometry.inverse, reference).norm(dim=1)
+        return (geometry.measure * stretch).t() * table.weights

@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from tensormesh.assemble.scatter import scatter
 from tensormesh.distributed.collectives import all_gather_ints, exchange
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.halo import Halo
@@ -93,20 +94,22 @@ class AssemblyPlan:
         Parameters
         ----------
         contributions
-            For each part, ``[nnz_part, k]``: ``k`` numbers a node pair.
+            For each part, ``[k, nnz_part]``: ``k`` numbers a node pair.
 
         Returns
         -------
         Tensor
-            ``[nnz, k]`` on `pattern`.
+            ``[k, nnz]`` on `pattern`.
         """
-        values = torch.cat([c.to(self._device) for c in contributions])
+        values = torch.cat([c.to(self._device) for c in contributions], dim=1)
         received = exchange(
-            values[self._sent], self._send_counts, self._recv_counts, self.device_mesh
+            values[:, self._sent].t(), self._send_counts, self._recv_counts, self.device_mesh
         )
-        rows = values.new_zeros(self.pattern.nnz, values.shape[1])
-        rows = rows.index_add(0, self._own_slot, values[self._own])
-        return rows.index_add(0, self._received_slot, received)
+        pieces = [
+            (self._own_slot.unsqueeze(0), values[:, self._own].unsqueeze(0)),
+            (self._received_slot.unsqueeze(0), received.t().unsqueeze(0)),
+        ]
+        return scatter(self.pattern.nnz, pieces)
 
     def expansion(self, h: int) -> BlockExpansion:
         """How ``h x h`` blocks on `pattern` become scalar entries; made once per `h`."""

@@ -163,7 +163,7 @@ class BlockExpansion:
         self.scalar, self._source = _expand(pattern, h)
 
     def values(self, blocks: Tensor) -> Tensor:
-        """Scalar values ``[nnz * h * h]`` from blocks ``[nnz, h, h]`` or ``[nnz, h * h]``."""
+        """Scalar values ``[nnz * h * h]`` from the components of the blocks, ``[h * h, nnz]``."""
         flat = blocks.reshape(-1)
         return flat if self._source is None else flat[self._source]
 
@@ -179,9 +179,10 @@ def _expand(pattern: SparsityPattern, h: int) -> tuple[SparsityPattern, Tensor |
     entry = torch.arange(pattern.nnz, device=device)
     column_in_row = ((entry - start) * h).view(-1, 1, 1) + b
     slot = (start * h * h).view(-1, 1, 1) + a * (length * h).view(-1, 1, 1) + column_in_row
-    source = torch.empty(pattern.nnz * h * h, dtype=torch.int64, device=device)
-    source[slot.reshape(-1)] = torch.arange(source.numel(), device=device)
-    block, within = torch.div(source, h * h, rounding_mode="floor"), source % (h * h)
+    entries = torch.empty(pattern.nnz * h * h, dtype=torch.int64, device=device)
+    entries[slot.reshape(-1)] = torch.arange(entries.numel(), device=device)
+    block, within = torch.div(entries, h * h, rounding_mode="floor"), entries % (h * h)
+    source = within * pattern.nnz + block
     row = pattern.row[block] * h + torch.div(within, h, rounding_mode="floor")
     col = pattern.col[block] * h + within % h
     return SparsityPattern(row, col, (pattern.shape[0] * h, pattern.shape[1] * h)), source

@@ -62,7 +62,9 @@ def control_device(device_mesh: DeviceMesh) -> torch.device:
 
 def as_wire_rows(x: Tensor) -> Tensor:
     """View of a contiguous tensor as rows of a type that every transport carries."""
-    rows = x.detach().view(x.shape[0], math.prod(x.shape[1:]))
+    n = x.shape[0]
+    # A tensor of one column counts as contiguous whatever its strides; bytes want them to be plain.
+    rows = x.detach().as_strided((n, math.prod(x.shape[1:])), (math.prod(x.shape[1:]), 1))
     return rows if x.dtype in _WIRE_DTYPES else rows.view(torch.uint8)
 
 
