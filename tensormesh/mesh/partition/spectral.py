@@ -107,7 +107,8 @@ def connected_order(graph: csr_array, fraction: float) -> NDArray[np.int64]:
         (near @ direction for direction in directions(near.shape[1])),
         key=lambda vector: cut_size(graph, lowest(vector, n_below)),
     )
-    return np.argsort(smooth_cut(graph, start, n_below), kind="stable")
+    values, below = smooth_cut(graph, start, n_below)
+    return np.lexsort((values, ~below))
 
 
 def directions(n: int) -> NDArray[np.float64]:
@@ -121,7 +122,9 @@ def directions(n: int) -> NDArray[np.float64]:
     return np.concatenate([half, -half])
 
 
-def smooth_cut(graph: csr_array, values: NDArray[np.float64], n_below: int) -> NDArray[np.float64]:
+def smooth_cut(
+    graph: csr_array, values: NDArray[np.float64], n_below: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Shorten the cut below the `n_below` lowest values, the number of nodes below it kept.
 
     Threshold dynamics: diffuse the indicator of the part below and cut again at the same quantile,
@@ -138,8 +141,8 @@ def smooth_cut(graph: csr_array, values: NDArray[np.float64], n_below: int) -> N
 
     Returns
     -------
-    NDArray
-        New values, (n,), to be cut at the same quantile.
+    values, below
+        New values, (n,), and a mark on the `n_below` lowest of them, (n,).
 
     References
     ----------
@@ -161,13 +164,13 @@ def smooth_cut(graph: csr_array, values: NDArray[np.float64], n_below: int) -> N
             shorter = moved_length < length
             if shorter:
                 values, below, length = -heat, moved, moved_length
-    return values
+    return values, below
 
 
 def lowest(values: NDArray[np.float64], n_below: int) -> NDArray[np.bool_]:
-    """Mark the `n_below` lowest values, the first among equal ones."""
+    """Mark the `n_below` lowest values, exactly that many."""
     mark = np.zeros(len(values), bool)
-    mark[np.argsort(values, kind="stable")[:n_below]] = True
+    mark[np.argpartition(values, n_below - 1)[:n_below]] = True
     return mark
 
 
