@@ -26,7 +26,8 @@ from tensormesh.distributed.quality import PartitionQuality, measure
 from tensormesh.distributed.vector_map import VectorMap
 from tensormesh.mesh.mesh import Mesh
 from tensormesh.mesh.partition import partition_cells
-from tensormesh.mesh.submesh import extract_part
+from tensormesh.mesh.partition.cells import warn_of_orphans
+from tensormesh.mesh.submesh import extract_part, lower_cell_owners
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,7 +146,10 @@ class DistributedMesh:
         device = self.devices[numbers[0]]
         with agree(self.device_mesh):
             owner = node_owners(mesh, labels)
-            meshes = [self._extract(mesh, labels, number) for number in numbers]
+            lower = lower_cell_owners(mesh)
+            if rank == 0:
+                warn_of_orphans(lower)
+            meshes = [self._extract(mesh, labels, number, lower) for number in numbers]
         ids = [m.point_data["orig_nid"] for m in meshes]
         if self.in_job:
             mine, part_owner = (owner == rank).nonzero().flatten(), owner[ids[0].cpu()]
@@ -163,8 +167,8 @@ class DistributedMesh:
         ]
         return index_map, parts
 
-    def _extract(self, mesh: Mesh, labels: Tensor, number: int) -> Mesh:
-        part = extract_part(mesh, labels, number)
+    def _extract(self, mesh: Mesh, labels: Tensor, number: int, lower: dict[str, Tensor]) -> Mesh:
+        part = extract_part(mesh, labels, number, lower)
         if part.points.requires_grad:
             part.points = part.points.detach()
         return part.to(self.devices[number])
@@ -378,4 +382,4 @@ class _Submeshes(Sequence[Mesh]):
                 "gone: keep a reference to them"
             )
         labels = partition_cells(mesh, dmesh.num_partitions, dmesh.method, weights)
-        return dmesh._extract(mesh, labels, number)
+        return dmesh._extract(mesh, labels, number, lower_cell_owners(mesh))
