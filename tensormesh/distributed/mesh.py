@@ -91,6 +91,11 @@ class DistributedMesh:
                 raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
             self.num_partitions = self._number_of_parts(num_partitions)
             self.devices = self._devices(devices)
+            if 0 < mesh.n_elements < self.num_partitions:
+                raise ValueError(
+                    f"num_partitions = {self.num_partitions}, but the mesh has only "
+                    f"{mesh.n_elements} cells: each part needs one"
+                )
             labels = partition_cells(mesh, self.num_partitions, method, weights)
         self._refuse_different_meshes(mesh, labels)
         self._global_mesh = weakref.ref(mesh)

@@ -63,8 +63,7 @@ def refusal(device_mesh: DeviceMesh, name: str) -> Any:
 def test_one_cell_cannot_be_cut_in_three(ranks: RankPool, name: str) -> None:
     for error in ranks(3, refusal, name):
         assert error[0] == "ValueError"
-        assert "3" in error[1]
-        assert "1 cells" in error[1]
+        assert "num_partitions = 3, but the mesh has only 1 cells" in error[1]
     ((u, cells),) = ranks(1, solution, name)
     assert cells == [1]
     assert serial_residual(tm.Mesh.read(FOLDER / name), u) <= 1e-11

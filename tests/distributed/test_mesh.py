@@ -191,7 +191,7 @@ def test_errors_name_the_argument() -> None:
     for wrong, kwargs, name in (
         (mesh, {"method": "nonsense"}, "nonsense"),
         (mesh, {"num_partitions": 0}, "num_partitions"),
-        (mesh, {"num_partitions": 9}, "9"),
+        (mesh, {"num_partitions": 9}, "num_partitions = 9, but the mesh has only 8 cells"),
         (mesh, {"num_partitions": 2.0}, "num_partitions"),
         (mesh, {"num_partitions": 2, "devices": ["cpu"]}, "devices"),
         (mesh, {"num_partitions": 2, "devices": "cpu"}, "devices"),
