@@ -235,7 +235,8 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
         Returns
         -------
         x or (x, info)
-            Owned slice of the solution, ``[n_owned]``.
+            Owned slice of the solution, ``[n_owned]``; differentiable in `b` and in the values, by
+            one more solve in backward.
 
         Raises
         ------
@@ -245,8 +246,6 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
             If the matrix does not hold rigid motions or constants that `b` loads.
         ValueError
             If an argument is wrong, or the matrix is not symmetric or not positive definite.
-        NotImplementedError
-            If a gradient through the solve is asked for.
         """
         return solve(
             self, b, method, preconditioner, rtol, atol, maxiter, x0, on_failure, return_info
