@@ -291,7 +291,8 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         Returns
         -------
         x or (x, info)
-            Owned slice of the solution, ``[n_owned]``, in the form of `b`.
+            Owned slice of the solution, ``[n_owned]``, in the form of `b`; differentiable in `b`
+            and in the values, by one more solve in backward.
 
         Raises
         ------
@@ -301,8 +302,6 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
             If the matrix does not hold rigid motions or constants that `b` loads.
         ValueError
             If an argument is wrong, or the matrix is not symmetric or not positive definite.
-        NotImplementedError
-            If a gradient through the solve is asked for.
         """
         if isinstance(b, DTensor):
             guess = x0.to_local() if isinstance(x0, DTensor) else x0

@@ -369,14 +369,3 @@ def test_a_row_without_entries_is_named(ranks: RankPool) -> None:
     for error in ranks(3, without_diagonal):
         assert error[0] == "SingularMatrixError"
         assert "unknown 20" in error[1]
-
-
-def with_gradients(device_mesh: DeviceMesh) -> Any:
-    _, A, b, _ = poisson(device_mesh)
-    return outcome(A.solve, b.requires_grad_()), outcome(A.solve, b.detach())
-
-
-def test_a_gradient_through_the_solve_is_refused(ranks: RankPool) -> None:
-    for refused, solved_ in ranks(2, with_gradients):
-        assert refused[0] == "NotImplementedError"
-        assert solved_ is None
