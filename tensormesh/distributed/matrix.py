@@ -15,11 +15,11 @@ from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.product import ShardedProduct
 from tensormesh.distributed.reduced import ShardedRestriction
 from tensormesh.distributed.solve import solve
-from tensormesh.distributed.solve_info import SolveInfo
 from tensormesh.distributed.wrap import layout_of
 from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.matrix import SparseMatrix
 from tensormesh.sparse.product import multiply
+from tensormesh.sparse.solve_info import SolveInfo
 
 
 class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
