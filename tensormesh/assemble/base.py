@@ -279,10 +279,28 @@ class Assembler(nn.Module):
         known = self._geometry.get(kind)
         if keep and known and known[0] is points and known[1] == points._version:
             return known[2]
-        geometry = cell_geometry(kind, self._corners(kind), self._table(kind))
-        if keep:
-            self._geometry[kind] = (points, points._version, geometry)
+        if not keep:
+            return cell_geometry(kind, self._corners(kind), self._table(kind))
+        geometry = self._blockwise_geometry(kind)
+        self._geometry[kind] = (points, points._version, geometry)
         return geometry
+
+    def _blockwise_geometry(self, kind: str) -> CellGeometry:
+        """Geometry of all cells, computed in blocks that stay in cache."""
+        n, table = self.elements[kind].shape[0], self._table(kind)
+        size = max(1, _BLOCK_NUMBERS // (2 * table.gradients.numel()))
+        measure = inverse = None
+        for start in range(0, max(n, 1), size):
+            block = slice(start, min(start + size, n))
+            numbers = torch.arange(block.start, block.stop, device=self.device)
+            part = cell_geometry(kind, self._corners(kind, block), table, numbers)
+            if measure is None or inverse is None:
+                measure = part.measure.new_empty(*part.measure.shape[:-1], n)
+                inverse = part.inverse.new_empty(*part.inverse.shape[:-1], n)
+            measure[..., block], inverse[..., block] = part.measure, part.inverse
+        if measure is None or inverse is None:
+            raise ValueError("the mesh has no cells")
+        return CellGeometry(measure, inverse)
 
     def _corners(self, kind: str, cells: Tensor | slice = ALL) -> Tensor:
         """Node coordinates ``[D, B, E]`` of cells of a type."""

@@ -80,15 +80,22 @@ def _to_reference(c: Tensor, inverse: Tensor, with_value: bool, with_gradient: b
     if not with_gradient:
         return c
     first = int(with_value)
-    shape = (*inverse.shape[:2], *(1,) * (c.dim() - 3), inverse.shape[-1])
-    pulled: Tensor | None = None
-    for direction in range(inverse.shape[2]):
-        factor = inverse[:, :, direction].reshape(shape).to(c.dtype)
-        term = c[:, first + direction].unsqueeze(1)
-        pulled = factor * term if pulled is None else torch.addcmul(pulled, factor, term)
-    if pulled is None:
-        raise ValueError("a cell in a space of no dimension has no gradients")
+    physical = c[:, first:].flatten(2, -2)  # [Q or 1, D, R, E or 1]
+    if c.shape[-1] == 1 and c.shape[0] == 1:
+        pulled = physical[0, ..., 0].t() @ inverse.to(c.dtype)
+    else:
+        pulled = _weighted(inverse.to(c.dtype), physical)
+    pulled = pulled.unflatten(2, c.shape[2:-1])
     if not with_value:
         return pulled
     value = c[:, :1].expand(pulled.shape[0], 1, *pulled.shape[2:])
     return torch.cat([value, pulled], dim=1)
+
+
+def _weighted(inverse: Tensor, c: Tensor) -> Tensor:
+    """``sum_d inverse[q, k, d, e] c[q, d, r, e]``, one pass over the cells a direction."""
+    pulled = inverse[:, :, 0].unsqueeze(2) * c[:, 0].unsqueeze(1)
+    for direction in range(1, inverse.shape[2]):
+        factor, term = inverse[:, :, direction].unsqueeze(2), c[:, direction].unsqueeze(1)
+        pulled = torch.addcmul(pulled, factor, term)
+    return pulled

@@ -50,9 +50,9 @@ def scatter(n: int, pieces: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
         raise ValueError("the mesh has no cells")
     if not with_gradient:
         return total
-    places, tensors = zip(*with_gradient, strict=True)
-    result: Tensor = total + _Scatter.apply(total, places, *tensors)
-    return result
+    where = [places for places, _ in with_gradient]
+    summed: Tensor = _Scatter.apply(total, where, *(tensors for _, tensors in with_gradient))
+    return total + summed
 
 
 def _add(total: Tensor, places: Tensor, tensors: Tensor) -> None:

@@ -5,15 +5,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor
 
-from tensormesh.sparse.pattern import (
-    INT32_MAX,
-    BlockExpansion,
-    SparsityPattern,
-    merge_duplicates,
-)
+from tensormesh.assemble.pairs import node_pairs
+from tensormesh.sparse.pattern import BlockExpansion, SparsityPattern
 
 if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
@@ -38,16 +33,8 @@ class Connectivity:
     @cached_property
     def pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
         """Pairs of nodes that share a cell, and the stored entry of each pair of each cell."""
-        n = {name: c.shape[0] for name, c in self.columns.items()}
-        rows = [c.repeat_interleave(n[name], dim=0) for name, c in self.columns.items()]
-        row = torch.cat([r.reshape(-1) for r in rows])
-        col = torch.cat([c.repeat(n[name], 1).reshape(-1) for name, c in self.columns.items()])
-        pattern, slot = merge_duplicates(row, col, (self.n_points, self.n_points))
-        index = slot.to(torch.int32) if pattern.nnz <= INT32_MAX else slot
-        slots = index.split([r.numel() for r in rows])
-        return pattern, {
-            name: s.view(r.shape[0], -1) for name, s, r in zip(self.cells, slots, rows, strict=True)
-        }
+        pattern, slots = node_pairs(list(self.columns.values()), self.n_points)
+        return pattern, dict(zip(self.columns, slots, strict=True))
 
     @cached_property
     def columns(self) -> dict[str, Tensor]:

@@ -158,7 +158,7 @@ class ShardedAssembly:
 
         grad = torch.is_grad_enabled()
         jobs = list(zip(self.dmesh.parts, self.assemblers, calls, strict=True))
-        if len({part.mesh.device for part in self.dmesh.parts}) == 1:
+        if len(jobs) == 1 or not self.dmesh.one_thread_a_part:
             return [run(*job) for job in jobs]
         with ThreadPoolExecutor(len(jobs)) as pool:
             return list(pool.map(lambda job: run(*job), jobs))

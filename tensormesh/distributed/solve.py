@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from tensormesh.distributed.adjoint import differentiable_solve
 from tensormesh.distributed.collectives import agree, all_gather_ints, all_reduce_sum
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.krylov import Solution, cg
@@ -45,7 +46,6 @@ def solve(
     return_info: bool,
 ) -> Tensor | tuple[Tensor, SolveInfo]:
     """Solve ``A x = b``; see `DSparseMatrix.solve`. **Collective over the device mesh.**"""
-    start = time.perf_counter()
     vectors = A.layout.vectors
     options = (method, preconditioner, rtol, atol, maxiter, on_failure)
     with agree(vectors.device_mesh):
@@ -53,21 +53,45 @@ def solve(
         _check_options(*options)
     _refuse_different((*options, x0 is None, b.dtype, A.values.dtype), vectors.device_mesh)
     dtype = torch.promote_types(A.values.dtype, b.dtype)
-    b = b.to(dtype)
-    product = ShardedProduct(A.layout, A.values.to(dtype))
-    dots = _dots(vectors)
+    bound = maxiter if maxiter is not None else min(max(1000, 10 * A.shape[0]), 50_000)
+    infos: list[SolveInfo] = []
+    first_guess = [None if x0 is None else x0.detach().to(dtype)]
+
+    def solver(values: Tensor, right: Tensor) -> Tensor:
+        # The guess is for the solution, not for the adjoint of a later backward.
+        guess = first_guess.pop() if first_guess else None
+        matrix = A._with_values(values)
+        solution, info = _iterate(matrix, right, preconditioner, rtol, atol, bound, guess)
+        infos.append(info)
+        if not info.converged:
+            _fail(info, rtol, on_failure)
+        return solution
+
+    x = differentiable_solve(A.layout, A.values.to(dtype), b.to(dtype), solver)
+    return (x, infos[0]) if return_info else x
+
+
+def _iterate(
+    A: "DSparseMatrix",
+    b: Tensor,
+    preconditioner: str,
+    rtol: float,
+    atol: float,
+    maxiter: int,
+    x0: Tensor | None,
+) -> tuple[Tensor, SolveInfo]:
+    """Check the system, iterate, and report."""
+    start = time.perf_counter()
+    product = ShardedProduct(A.layout, A.values)
+    dots = _dots(A.layout.vectors)
     M: Operator | None = None if preconditioner == "none" else Jacobi(A)
     _check_symmetric(product, b, dots, A.layout.owned_dofs)
     _check_translations_held(A, product, b)
-    bound = maxiter if maxiter is not None else min(max(1000, 10 * A.shape[0]), 50_000)
-    guess = None if x0 is None else x0.to(dtype)
-    solution = cg(product, b, M, dots=dots, rtol=rtol, atol=atol, maxiter=bound, x0=guess)
+    solution = cg(product, b, M, dots=dots, rtol=rtol, atol=atol, maxiter=maxiter, x0=x0)
     name = "none" if M is None else "jacobi"
     info = _report(solution, name, time.perf_counter() - start)
     logger.info("%s", info)
-    if not solution.converged:
-        _fail(info, rtol, on_failure)
-    return (solution.x, info) if return_info else solution.x
+    return solution.x, info
 
 
 def _dots(vectors: VectorMap) -> Dots:
@@ -112,11 +136,6 @@ def _check_system(A: "DSparseMatrix", b: Tensor, x0: Tensor | None) -> None:
             )
     if not bool(torch.isfinite(b).all()) or not bool(torch.isfinite(A.values).all()):
         raise ValueError("the matrix or the right-hand side holds NaN or infinite entries")
-    if torch.is_grad_enabled() and (A.values.requires_grad or b.requires_grad):
-        raise NotImplementedError(
-            "solve has no gradient yet: detach the matrix and the right-hand side, or use "
-            "to_single().solve(), which has one, where the system fits on one device"
-        )
 
 
 def _refuse_different(options: tuple[object, ...], device_mesh: DeviceMesh) -> None:

@@ -237,7 +237,7 @@ CASES: dict[str, tuple[Case, str, str]] = {
     "few cells": (
         lambda c, wrong: c.cut(if_(wrong, tm.Mesh.gen_rectangle(n=(1, 1)), c.mesh)),
         "ValueError",
-        "3",
+        "num_partitions = 3",
     ),
     "no cells": (
         lambda c, wrong: c.cut(if_(wrong, tm.Mesh.from_arrays(torch.zeros(2, 2), {}), c.mesh)),
