@@ -1,4 +1,4 @@
-"""Coefficients ``s(x) P`` take a short cut: it must give what the general way gives, or not be taken."""
+"""Coefficients ``s(x) P`` take a short cut: it gives what the general way does, or is not taken."""
 
 import pytest
 import torch
