@@ -13,7 +13,7 @@ from tensormesh.functional.elasticity import lame, strain
 
 
 class LaplaceElementAssembler(ElementAssembler):
-    """Stiffness of the Laplacian: ``grad u . grad v``."""
+    """Stiffness of the Laplacian, ``grad u · grad v``."""
 
     def forward(self, gradu: Tensor, gradv: Tensor) -> Tensor:
         """Integrand."""
