@@ -18,6 +18,7 @@ from tensormesh.assemble import (
     base,
     const_node_assembler,
     topology,
+    workspace,
 )
 from tensormesh.mesh.generators import gen_rectangle
 from tests.assemble.entries import entries
@@ -151,8 +152,8 @@ def test_symbolic_part_is_done_once(monkeypatch):
 def test_geometry_is_computed_once_for_the_same_points(monkeypatch):
     mesh = filled("tetra")
     calls = []
-    original = base.cell_geometry
-    monkeypatch.setattr(base, "cell_geometry", lambda *a: (calls.append(1), original(*a))[1])
+    original = workspace.cell_geometry
+    monkeypatch.setattr(workspace, "cell_geometry", lambda *a: (calls.append(1), original(*a))[1])
     form = MassElementAssembler.from_mesh(mesh)
     form()
     form()
@@ -325,7 +326,7 @@ def test_blocks_of_cells_change_nothing(kind, monkeypatch):
     grids = []
     original = base.cells_last
     monkeypatch.setattr(base, "cells_last", lambda *a: (grids.append(a[-1]), original(*a))[1])
-    monkeypatch.setattr(base, "_BLOCK_NUMBERS", 1)  # one cell a block
+    monkeypatch.setattr(base, "BLOCK_NUMBERS", 1)  # one cell a block
     blocks = form(**data)
     assert len(grids) == mesh.n_elements > 1
     assert {n_cells for _, n_cells in grids} == {1}
