@@ -22,12 +22,12 @@ from tensormesh.distributed.product import ShardedProduct
 from tensormesh.distributed.reduced import ShardedRestriction
 from tensormesh.distributed.reductions import ShardedReductions
 from tensormesh.distributed.solve import solve
-from tensormesh.distributed.solve_info import SolveInfo
 from tensormesh.distributed.transpose import TransposedMatrix
 from tensormesh.distributed.wrap import layout_of
 from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.matrix import SparseMatrix
 from tensormesh.sparse.product import multiply
+from tensormesh.sparse.solve_info import SolveInfo
 
 
 class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor):

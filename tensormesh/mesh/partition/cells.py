@@ -133,12 +133,14 @@ def warn_of_orphans(owners: dict[str, Tensor]) -> None:
 def centroids(mesh: Mesh) -> NDArray[np.float64]:
     """Mean of the vertices of each top cell, (n_cells, gdim)."""
     points = mesh.points.detach().to("cpu", torch.float64)
-    return torch.cat(
-        [
-            points[conn[:, : cell_type(kind).n_vertices].cpu()].mean(dim=1)
-            for kind, conn in mesh.top_cells().items()
-        ]
-    ).numpy()
+    means = []
+    for kind, conn in mesh.top_cells().items():
+        first, *rest = conn[:, : cell_type(kind).n_vertices].cpu().unbind(1)
+        total = points[first]
+        for vertex in rest:
+            total += points[vertex]
+        means.append(total / (1 + len(rest)))
+    return torch.cat(means).numpy()
 
 
 def checked_weights(weights: Tensor | ArrayLike | None, n_cells: int) -> NDArray[np.float64]:
