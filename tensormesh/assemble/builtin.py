@@ -12,7 +12,7 @@ from tensormesh.assemble.node import NodeAssembler
 
 
 class LaplaceElementAssembler(ElementAssembler):
-    """Stiffness of the Laplacian: ``grad u . grad v``."""
+    """Stiffness of the Laplacian, ``grad u · grad v``."""
 
     def forward(self, gradu: Tensor, gradv: Tensor) -> Tensor:
         """Integrand."""
