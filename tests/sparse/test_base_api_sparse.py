@@ -162,6 +162,8 @@ def test_row_random():
     assert B.has_same_layout(C)
     assert not torch.equal(B.values, C.values)
     assert SparseMatrix.random(3, 0).nnz == 0
+    large = SparseMatrix.random(10**6, 10**6, density=1e-9)  # its dense form has 10^12 entries
+    assert large.coalesce().nnz == 1000
     with pytest.raises(ValueError, match="density"):
         SparseMatrix.random_layout(3, 3, 1.5)
 
