@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from tensormesh.assemble.contract import pull_back, reference_matrices
-from tensormesh.assemble.form import Form, FormData, promote
+from tensormesh.assemble.form import CellValues, Form, FormData, promote
 from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
 from tensormesh.assemble.integrand import check_linear
+from tensormesh.assemble.per_point import PerQuadraturePoint
 from tensormesh.assemble.separable import Separable, factor, separate
 from tensormesh.assemble.topology import Topology
+from tensormesh.assemble.transformation import Transformation
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.quadrature import quadrature
 
@@ -28,7 +30,7 @@ _N_PROBES = 4
 _KEPT_NUMBERS_PER_CELL = 16
 ALL = slice(None)
 
-ElementData = Mapping[str, Tensor | Mapping[str, Tensor]]
+ElementData = Mapping[str, CellValues | Mapping[str, CellValues]]
 Coefficients = Callable[[Form, Mapping[str, Tensor], int, Tensor], Tensor]
 _Kept = tuple[CellGeometry, Tensor, Tensor | None]
 Contraction = Callable[[Form, Tensor, CellGeometry, Tabulation], Tensor]
@@ -151,6 +153,14 @@ class Assembler(nn.Module):
         return self._topology.cells
 
     @property
+    def transformation(self) -> dict[str, Transformation]:
+        """Cell type -> its cells at the quadrature points, in the order that data have them."""
+        return {
+            kind: Transformation(self.points, cells, kind, self.quadrature_order)
+            for kind, cells in self.elements.items()
+        }
+
+    @property
     def n_points(self) -> int:
         """Number of mesh points."""
         return self._topology.n_points
@@ -245,7 +255,9 @@ class Assembler(nn.Module):
             {k: promote(k, x, dtype, device) for k, x in (scalar_data or {}).items()},
         )
 
-    def _cell_values(self, name: str, given: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _cell_values(
+        self, name: str, given: CellValues | Mapping[str, CellValues]
+    ) -> dict[str, CellValues]:
         if not isinstance(given, Mapping):
             if len(self.elements) > 1:
                 raise ValueError(
@@ -256,16 +268,31 @@ class Assembler(nn.Module):
         missing = set(self.elements) - set(given)
         if missing:
             raise ValueError(f"element_data[{name!r}] lacks cell types {sorted(missing)}")
-        values = {}
-        for kind, cells in self.elements.items():
-            x = promote(name, given[kind], self.dtype, self.device)
-            if x.dim() == 0 or x.shape[0] != cells.shape[0]:
-                raise ValueError(
-                    f"element_data[{name!r}] has shape {tuple(x.shape)}; its first size must be "
-                    f"the number of {kind} cells, {cells.shape[0]}"
-                )
-            values[kind] = x
-        return values
+        return {kind: self._of_kind(name, kind, given[kind]) for kind in self.elements}
+
+    def _of_kind(self, name: str, kind: str, given: CellValues) -> CellValues:
+        per_point = isinstance(given, PerQuadraturePoint)
+        x = promote(
+            name,
+            given.values if isinstance(given, PerQuadraturePoint) else given,
+            self.dtype,
+            self.device,
+        )
+        n = self.elements[kind].shape[0]
+        if x.dim() == 0 or x.shape[0] != n:
+            raise ValueError(
+                f"element_data[{name!r}] has shape {tuple(x.shape)}; its first size must be "
+                f"the number of {kind} cells, {n}"
+            )
+        if not per_point:
+            return x
+        n_points = len(self._table(kind).weights)
+        if x.dim() == 1 or x.shape[1] != n_points:
+            raise ValueError(
+                f"element_data[{name!r}] has shape {tuple(x.shape)}; per quadrature point, its "
+                f"second size must be their number on {kind} cells, {n_points}"
+            )
+        return PerQuadraturePoint(x)
 
     def _degree(self, kind: str) -> int:
         return max(self.quadrature_order, 2 * cell_type(kind).order)
@@ -432,7 +459,11 @@ class Assembler(nn.Module):
             elif argument.kind == "normal" and normal is not None:
                 at_points[name] = normal.expand(len(table.weights), -1, -1)
             elif argument.kind == "cell":
-                at_cells[name] = data.element_data[key][kind][block]
+                given = data.element_data[key][kind]
+                if isinstance(given, PerQuadraturePoint):
+                    at_points[name] = self._at_points(key, given, normal)[block].transpose(0, 1)
+                else:
+                    at_cells[name] = given[block]
             elif argument.kind == "scalar":
                 constants[name + "="] = data.scalar_data[key]
             elif argument.kind == "gradx":
@@ -444,6 +475,15 @@ class Assembler(nn.Module):
         for name, x in at_cells.items():
             values[name] = x.expand(n_points, *x.shape).flatten(0, 1)
         return values | constants, (n_points, n_cells)
+
+    @staticmethod
+    def _at_points(name: str, given: PerQuadraturePoint, normal: Tensor | None) -> Tensor:
+        if normal is not None:
+            raise TypeError(
+                f"element_data[{name!r}] has values at the points of cells; facets have others: "
+                "give a field in point_data, or one value a cell"
+            )
+        return given.values
 
 
 def cells_last(form: Form, coefficients: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -502,6 +542,14 @@ def _checked_order(order: int) -> int:
     if not isinstance(order, int) or isinstance(order, bool) or order < 1:
         raise ValueError(f"quadrature_order must be an integer >= 1, got {order!r}")
     return order
+
+
+def check_batch_size(batch_size: int | None) -> None:
+    """Refuse a `batch_size` that is neither a positive integer nor -1 or None, which mean all."""
+    if batch_size is None or batch_size == -1:
+        return
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+        raise ValueError(f"batch_size must be an integer >= 1, -1 or None, got {batch_size!r}")
 
 
 def check_project(project: str) -> None:

@@ -60,7 +60,8 @@ def reference_matrices(form: Form, pulled: Tensor, table: Tabulation) -> Tensor:
     else:
         half = (trial * weights[:, None, None]).mT.unsqueeze(1) @ c  # [Q, T, B, H * H * E]
         by_test = test.flatten(0, 1).t()
-        matrices = (by_test @ half.flatten(0, 1).flatten(1)).reshape(-1, c.shape[-1])
+        by_trial = (by_test @ half.flatten(0, 1).flatten(1)).unflatten(1, half.shape[2:])
+        matrices = by_trial.flatten(0, 1)
     return matrices.unflatten(1, pulled.shape[3:])
 
 

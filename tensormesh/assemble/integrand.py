@@ -103,6 +103,24 @@ def facet_coefficients(form: Form, data: Mapping[str, Tensor], dim: int, like: T
     return result
 
 
+def point_values(form: Form, data: Mapping[str, Tensor]) -> Tensor:
+    """Values ``[N]`` of a form without basis arguments at points; ``N = 1`` where nothing varies.
+
+    Parameters as of `bilinear_coefficients`.
+    """
+    names, tensors, vary = _split(data)
+
+    def at_point(*rest: Any) -> Any:
+        return _call(form, {}, names, rest)
+
+    result = _over_points(at_point, (), tensors, vary)
+    if result.dim() != 1:
+        raise FormError(
+            f"{_label(form)} returned shape {tuple(result.shape[1:])} at a point, expected a number"
+        )
+    return result
+
+
 def _facet_units(form: Form, dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
     side: Side = "trial" if form.of_kind("trial") else "test"
     return unit_inputs(form, side, dim, like)

@@ -59,13 +59,25 @@ def boundary_facets(mesh: "Mesh") -> FacetSet:
     ValueError
         If the mesh has no cells, or only vertices.
     """
-    top = _cells_with_facets(mesh)
+    return single_facets(_cells_with_facets(mesh), mesh.n_points)
+
+
+def single_facets(cells: dict[str, Tensor], n_points: int) -> FacetSet:
+    """Facets that exactly one of some cells has.
+
+    Parameters
+    ----------
+    cells
+        Type: connectivity (E, B), all of one dimension.
+    n_points
+        Bound of the node numbers.
+    """
     found = []
-    for n_vertices in _facet_sizes(top):
-        sides = _Sides(top, n_vertices)
-        keys = column_keys(sides.vertices(), mesh.n_points)
+    for n_vertices in _facet_sizes(cells):
+        sides = _Sides(cells, n_vertices)
+        keys = column_keys(sides.vertices(), n_points)
         found.append(sides.locate(_occurring_once(keys)))
-    return _facet_set(top, found)
+    return _facet_set(cells, found)
 
 
 def facets_of_cells(mesh: "Mesh", cells: dict[str, Tensor]) -> FacetSet:
@@ -106,17 +118,23 @@ def facets_of_cells(mesh: "Mesh", cells: dict[str, Tensor]) -> FacetSet:
 
 
 def facet_nodes_mask(mesh: "Mesh", facets: FacetSet) -> Tensor:
-    """Nodes that lie on one of `facets`, the mid-nodes of edges and faces included.
+    """Nodes of `mesh` that lie on one of `facets`; see `mark_facet_nodes`."""
+    return mark_facet_nodes(mesh.top_cells(), facets, mesh.n_points)
+
+
+def mark_facet_nodes(cells: dict[str, Tensor], facets: FacetSet, n_points: int) -> Tensor:
+    """Nodes that lie on one of `facets` of `cells`, the mid-nodes of edges and faces included.
 
     Returns
     -------
     Tensor
         (n,), bool.
     """
-    mask = torch.zeros(mesh.n_points, dtype=torch.bool, device=mesh.device)
+    device = next(iter(cells.values())).device
+    mask = torch.zeros(n_points, dtype=torch.bool, device=device)
     for kind, (cell, local) in facets.items():
         for number, facet in enumerate(local_facets(kind)):
-            mask[mesh.cells[kind][cell[local == number]][:, list(facet.nodes)]] = True
+            mask[cells[kind][cell[local == number]][:, list(facet.nodes)]] = True
     return mask
 
 

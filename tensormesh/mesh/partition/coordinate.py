@@ -50,10 +50,13 @@ def coordinate_labels(
 
 def quantised(centroids: NDArray[np.float64]) -> NDArray[np.int64]:
     """Centroids in steps of `RESOLUTION` times the longest side, (n, gdim) int64."""
-    step = float(np.ptp(centroids, axis=0).max()) * RESOLUTION
-    if step == 0.0:
-        return np.zeros(centroids.shape, np.int64)
-    return np.rint((centroids - centroids.min(axis=0)) / step).astype(np.int64)
+    columns = centroids.T
+    step = max(float(np.ptp(column)) for column in columns) * RESOLUTION
+    levels = np.zeros(columns.shape, np.int64)
+    if step > 0.0:
+        for level, column in zip(levels, columns, strict=True):
+            level[:] = np.rint((column - column.min()) / step)
+    return levels.T
 
 
 def axis_ranks(levels: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
