@@ -32,6 +32,7 @@ def linear(x):
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_mass_sums_to_the_volume(kind, variant):
+    """known-faults | 6: mass sums to the volume, first and second order."""
     mesh = VARIANTS[variant](kind)
     M = MassElementAssembler.from_mesh(mesh)()
     assert float(M.values.sum()) == pytest.approx(SHEAR_VOLUME[mesh.dim], rel=1e-12)
@@ -40,6 +41,7 @@ def test_mass_sums_to_the_volume(kind, variant):
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_mass_is_symmetric_and_positive_definite_by_default(kind, variant):
+    """known-faults | 5: mass is positive definite by default."""
     M = MassElementAssembler.from_mesh(VARIANTS[variant](kind))().to_dense()
     assert torch.allclose(M, M.T, rtol=0, atol=1e-15)
     assert torch.linalg.eigvalsh(M).min() > 1e-3 * M.abs().max()
@@ -119,6 +121,7 @@ def test_mass_integrates_products_of_linear_fields(kind):
 
 def test_pyramid_integrates_height():
     # Base unit square, apex (.5, .5, 1): the section at z has area (1 - z)^2.
+    """known-faults | 3: a pyramid integrates z."""
     from tensormesh.assemble import func_node_assembler
     from tensormesh.mesh.mesh import Mesh
 
