@@ -9,7 +9,7 @@ KINDS = {"coefficient": "#3d8c6f", "points": "#dd9f3c", "first": "#7a87c4"}
 
 
 def draw(entries: list[dict[str, Any]], path: Path) -> None:
-    """Write the picture; one panel for each number of ranks.
+    """Write the picture of the cases that DOLFINx did; one panel for each number of ranks.
 
     Raises
     ------
@@ -20,9 +20,9 @@ def draw(entries: list[dict[str, Any]], path: Path) -> None:
 
     compared = [entry for entry in entries if "DOLFINx" in entry["results"]]
     ranks = sorted({entry["ranks"] for entry in compared})
-    figure = Figure(figsize=(11, 3.2 * max(len(ranks), 1)), layout="constrained")
-    panels = figure.subplots(max(len(ranks), 1), 1, squeeze=False)[:, 0]
-    for axes, n in zip(panels, ranks, strict=False):
+    figure = Figure(figsize=(11, 3.2 * len(ranks)), layout="constrained")
+    panels = figure.subplots(len(ranks), 1, squeeze=False)[:, 0]
+    for axes, n in zip(panels, ranks, strict=True):
         _panel(axes, [entry for entry in compared if entry["ranks"] == n])
         axes.set_title(f"{n} rank{'s' if n > 1 else ''}", loc="left")
     panels[0].legend(ncols=len(KINDS), frameon=False)

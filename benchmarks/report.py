@@ -50,14 +50,22 @@ degree that is exact on tetrahedra, the same points as ours on hexahedra. Its ce
 straight, ours may be curved, so that their geometry is computed at each quadrature point.
 """
 
+MEMORY = """\
+## Memory and messages
+
+Growth of resident memory, at its peak on the largest rank, in bytes for each of an even share of
+the stored entries. First assembly: beyond mesh and matrix (row, column and value, 24 bytes).
+Repeated: beyond what was there before the call.
+"""
+
 
 def page_of(assembly: dict[str, Any], scaling: dict[str, Any] | None) -> str:
     """Text of the page."""
     entries = assembly["cases"]
     parts = [INTRODUCTION.format(**assembly["settings"]), _machine(assembly), _bars(entries)]
-    parts.append(
-        "## Ratios\n\n![Our time by DOLFINx's, for each form](_static/assembly_ratios.png)\n"
-    )
+    if has_picture(entries):
+        picture = "![Our time by DOLFINx's, for each form](_static/assembly_ratios.png)"
+        parts.append(f"## Ratios\n\n{picture}\n")
     for ranks in sorted({entry["ranks"] for entry in entries}):
         here = [entry for entry in entries if entry["ranks"] == ranks]
         parts.append(_times(here, f"{ranks} rank{'s' if ranks > 1 else ''}"))
@@ -65,6 +73,11 @@ def page_of(assembly: dict[str, Any], scaling: dict[str, Any] | None) -> str:
     if scaling is not None:
         parts.append(_scaling(scaling))
     return "\n".join(parts)
+
+
+def has_picture(entries: list[dict[str, Any]]) -> bool:
+    """Whether there is something to draw: a comparison with DOLFINx."""
+    return any("DOLFINx" in entry["results"] for entry in entries)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -152,12 +165,7 @@ def _memory(entries: list[dict[str, Any]]) -> str:
             ]
         )
     header = ["case, ranks", "entries", "first", "repeated", "DOLFINx: first", "bytes sent a call"]
-    return (
-        "## Memory and messages\n\nGrowth of resident memory, at its peak on the largest rank, in "
-        "bytes for each of an even share of\nthe stored entries. First assembly: beyond mesh and matrix "
-        "(row, column and value, 24 bytes).\nRepeated: beyond what was there before the call.\n\n"
-        f"{table(header, rows)}"
-    )
+    return f"{MEMORY}\n{table(header, rows)}"
 
 
 def _forms(content: dict[str, Any]) -> str:
@@ -207,7 +215,8 @@ def main() -> int:
     if given.check:
         return int(not given.page.exists() or given.page.read_text() != text)
     given.page.write_text(text)
-    draw(assembly["cases"], given.picture)
+    if has_picture(assembly["cases"]):
+        draw(assembly["cases"], given.picture)
     return 0
 
 
