@@ -6,22 +6,29 @@ from tensormesh import (
     distributed,
     element,
     errors,
+    functional,
     mesh,
     nn,
     operator,
     sparse,
 )
 from tensormesh.assemble import (
+    AnisotropicLaplaceElementAssembler,
     ElementAssembler,
     FacetAssembler,
+    FacetBilinearAssembler,
     FormError,
     LaplaceElementAssembler,
     LinearElasticityElementAssembler,
     MassElementAssembler,
     NodeAssembler,
+    PerQuadraturePoint,
+    ScaledMassElementAssembler,
     Transformation,
     const_node_assembler,
     func_node_assembler,
+    port_source,
+    robin_operator,
 )
 from tensormesh.dataset import MeshGen
 from tensormesh.distributed import (
@@ -51,6 +58,16 @@ from tensormesh.element import (
     element_types,
 )
 from tensormesh.errors import NotConvergedError, SingularMatrixError, SolveError
+from tensormesh.functional import (
+    deviatoric_stress,
+    deviatoric_stress_norm,
+    isotropic_stress,
+    skew,
+    strain,
+    sym,
+    voigt_shape_grad,
+    voigt_stiffness,
+)
 from tensormesh.mesh import Mesh
 from tensormesh.operator import Condenser
 from tensormesh.sparse import SparseMatrix
@@ -58,6 +75,7 @@ from tensormesh.sparse import SparseMatrix
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnisotropicLaplaceElementAssembler",
     "Condenser",
     "DSparseMatrix",
     "DeviceMesh",
@@ -65,6 +83,7 @@ __all__ = [
     "Element",
     "ElementAssembler",
     "FacetAssembler",
+    "FacetBilinearAssembler",
     "FormError",
     "Hexahedron",
     "LaplaceElementAssembler",
@@ -75,9 +94,11 @@ __all__ = [
     "MeshGen",
     "NodeAssembler",
     "NotConvergedError",
+    "PerQuadraturePoint",
     "Prism",
     "Pyramid",
     "Quadrilateral",
+    "ScaledMassElementAssembler",
     "SingularMatrixError",
     "SolveError",
     "SolveInfo",
@@ -90,6 +111,8 @@ __all__ = [
     "broadcast_from_rank0",
     "const_node_assembler",
     "dataset",
+    "deviatoric_stress",
+    "deviatoric_stress_norm",
     "distributed",
     "distributed_element_assemble",
     "distributed_element_assemble_per_rank",
@@ -102,9 +125,18 @@ __all__ = [
     "element_types",
     "errors",
     "func_node_assembler",
+    "functional",
     "init_device_mesh",
+    "isotropic_stress",
     "mesh",
     "nn",
     "operator",
+    "port_source",
+    "robin_operator",
+    "skew",
     "sparse",
+    "strain",
+    "sym",
+    "voigt_shape_grad",
+    "voigt_stiffness",
 ]

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
-from tensormesh.assemble.form import Form, FormData, promote
+from tensormesh.assemble.contract import pull_back, reference_matrices
+from tensormesh.assemble.form import CellValues, Form, FormData, promote
 from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
 from tensormesh.assemble.integrand import check_linear
+from tensormesh.assemble.per_point import PerQuadraturePoint
+from tensormesh.assemble.separable import Separable, factor, separate
 from tensormesh.assemble.topology import Topology
+from tensormesh.assemble.transformation import Transformation
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.quadrature import quadrature
 
@@ -23,10 +27,12 @@ if TYPE_CHECKING:
 # in the cache of a core, and no call takes more memory than the matrix itself by much.
 _BLOCK_NUMBERS = 1 << 18
 _N_PROBES = 4
+_KEPT_NUMBERS_PER_CELL = 16
 ALL = slice(None)
 
-ElementData = Mapping[str, Tensor | Mapping[str, Tensor]]
+ElementData = Mapping[str, CellValues | Mapping[str, CellValues]]
 Coefficients = Callable[[Form, Mapping[str, Tensor], int, Tensor], Tensor]
+_Kept = tuple[CellGeometry, Tensor, Tensor | None]
 Contraction = Callable[[Form, Tensor, CellGeometry, Tabulation], Tensor]
 
 
@@ -46,6 +52,7 @@ class Assembler(nn.Module):
         self.quadrature_order = _checked_order(quadrature_order)
         self._geometry: dict[str, tuple[Tensor, int, CellGeometry]] = {}
         self._tables: dict[str, Tabulation] = {}
+        self._pulled: dict[tuple[str, tuple[bool, ...]], _Kept] = {}
 
     @classmethod
     def from_mesh(
@@ -95,6 +102,7 @@ class Assembler(nn.Module):
             )
         made = cls._create(other._topology, other.quadrature_order, args, kwargs, source=other)
         made._geometry, made._tables = other._geometry, other._tables
+        made._pulled = other._pulled
         return made
 
     @classmethod
@@ -119,7 +127,7 @@ class Assembler(nn.Module):
         return made
 
     def _rebase(self, topology: Topology) -> None:
-        self._topology, self._geometry, self._tables = topology, {}, {}
+        self._topology, self._geometry, self._tables, self._pulled = topology, {}, {}, {}
 
     def _adopt(self, source: "Assembler | None") -> None:
         """Take over what a subclass keeps beside the topology."""
@@ -145,6 +153,14 @@ class Assembler(nn.Module):
         return self._topology.cells
 
     @property
+    def transformation(self) -> dict[str, Transformation]:
+        """Cell type -> its cells at the quadrature points, in the order that data have them."""
+        return {
+            kind: Transformation(self.points, cells, kind, self.quadrature_order)
+            for kind, cells in self.elements.items()
+        }
+
+    @property
     def n_points(self) -> int:
         """Number of mesh points."""
         return self._topology.n_points
@@ -167,7 +183,7 @@ class Assembler(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
         self._topology = self._topology.map(fn)
-        self._geometry, self._tables = {}, {}
+        self._geometry, self._tables, self._pulled = {}, {}, {}
         return self
 
     def type(self, dst_type: torch.dtype | str) -> Self:
@@ -239,7 +255,9 @@ class Assembler(nn.Module):
             {k: promote(k, x, dtype, device) for k, x in (scalar_data or {}).items()},
         )
 
-    def _cell_values(self, name: str, given: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _cell_values(
+        self, name: str, given: CellValues | Mapping[str, CellValues]
+    ) -> dict[str, CellValues]:
         if not isinstance(given, Mapping):
             if len(self.elements) > 1:
                 raise ValueError(
@@ -250,16 +268,31 @@ class Assembler(nn.Module):
         missing = set(self.elements) - set(given)
         if missing:
             raise ValueError(f"element_data[{name!r}] lacks cell types {sorted(missing)}")
-        values = {}
-        for kind, cells in self.elements.items():
-            x = promote(name, given[kind], self.dtype, self.device)
-            if x.dim() == 0 or x.shape[0] != cells.shape[0]:
-                raise ValueError(
-                    f"element_data[{name!r}] has shape {tuple(x.shape)}; its first size must be "
-                    f"the number of {kind} cells, {cells.shape[0]}"
-                )
-            values[kind] = x
-        return values
+        return {kind: self._of_kind(name, kind, given[kind]) for kind in self.elements}
+
+    def _of_kind(self, name: str, kind: str, given: CellValues) -> CellValues:
+        per_point = isinstance(given, PerQuadraturePoint)
+        x = promote(
+            name,
+            given.values if isinstance(given, PerQuadraturePoint) else given,
+            self.dtype,
+            self.device,
+        )
+        n = self.elements[kind].shape[0]
+        if x.dim() == 0 or x.shape[0] != n:
+            raise ValueError(
+                f"element_data[{name!r}] has shape {tuple(x.shape)}; its first size must be "
+                f"the number of {kind} cells, {n}"
+            )
+        if not per_point:
+            return x
+        n_points = len(self._table(kind).weights)
+        if x.dim() == 1 or x.shape[1] != n_points:
+            raise ValueError(
+                f"element_data[{name!r}] has shape {tuple(x.shape)}; per quadrature point, its "
+                f"second size must be their number on {kind} cells, {n_points}"
+            )
+        return PerQuadraturePoint(x)
 
     def _degree(self, kind: str) -> int:
         return max(self.quadrature_order, 2 * cell_type(kind).order)
@@ -314,14 +347,53 @@ class Assembler(nn.Module):
         for kind, cells in self.elements.items():
             table, geometry = self._table(kind), self._cell_geometry(kind)
             n = cells.shape[0]
-            width = self._probe(form, data, kind, geometry, table, coefficients)
+            width, separable = self._probe(form, data, kind, geometry, table, coefficients)
+            kept = None
+            if separable is not None:
+                kept = self._pulled_back(form, kind, separable, geometry)
             size = max(1, _BLOCK_NUMBERS // width)
             for start in range(0, max(n, 1), size):
                 block = slice(start, min(start + size, n))
                 local = geometry.slice(block)
                 arguments, grid = self._arguments(form, data, kind, block, local, table)
-                c = coefficients(form, arguments, self.dimension, self.points)
-                yield kind, block, contract(form, cells_last(form, c, grid), local, table)
+                tensors = None
+                if separable is not None:
+                    s = factor(form, arguments, self.dimension, self.points, separable)
+                    if s is not None:
+                        constant = separable.tensor[None, ..., None]
+                        of_block = (
+                            pull_back(form, constant, local) if kept is None else kept[..., block]
+                        )
+                        by_point = s.view(grid[0], 1, 1, 1, grid[1])
+                        tensors = reference_matrices(form, of_block * by_point, table)
+                if tensors is None:
+                    c = coefficients(form, arguments, self.dimension, self.points)
+                    tensors = contract(form, cells_last(form, c, grid), local, table)
+                yield kind, block, tensors
+
+    def _pulled_back(
+        self, form: Form, kind: str, separable: Separable, geometry: CellGeometry
+    ) -> Tensor | None:
+        """Coefficients ``P`` on the reference cells, ``[Q or 1, T, A, k, E]``, where they are kept.
+
+        They depend on the mesh alone. They are kept from the second call with one geometry on, if
+        they are small: a mesh that moves in each call would not use them again.
+        """
+        constant = separable.tensor[None, ..., None]
+        known_geometry = self._geometry.get(kind)
+        if known_geometry is None or known_geometry[2] is not geometry:
+            return None
+        if geometry.measure.shape[0] * separable.tensor.numel() > _KEPT_NUMBERS_PER_CELL:
+            return None
+        key = kind, tuple(form.uses(name) for name in ("v", "gradv", "u", "gradu"))
+        known = self._pulled.get(key)
+        if known is None or known[0] is not geometry or not _equal(known[1], constant):
+            self._pulled[key] = (geometry, constant, None)
+            return None
+        if known[2] is None:
+            known = (geometry, constant, pull_back(form, constant, geometry))
+            self._pulled[key] = known
+        return known[2]
 
     def _probe(
         self,
@@ -331,8 +403,14 @@ class Assembler(nn.Module):
         geometry: CellGeometry,
         table: Tabulation,
         coefficients: Coefficients,
-    ) -> int:
-        """Refuse a form that is not linear, by a few cells; give the numbers a cell takes."""
+    ) -> tuple[int, Separable | None]:
+        """Refuse a form that is not linear, by a few cells.
+
+        Returns
+        -------
+        width, separable
+            How many numbers a cell takes in a block, and the structure of a bilinear form.
+        """
         n = self.elements[kind].shape[0]
         picks = torch.tensor(
             sorted({i * (n - 1) // (_N_PROBES - 1) for i in range(_N_PROBES)} if n else ()),
@@ -340,12 +418,15 @@ class Assembler(nn.Module):
             device=self.device,
         )
         few = CellGeometry(geometry.measure[..., picks], geometry.inverse[..., picks])
-        with torch.no_grad():
-            arguments, grid = self._arguments(form, data, kind, picks, few, table)
-            c = coefficients(form, arguments, self.dimension, self.points)
-            check_linear(form, arguments, self.dimension, self.points, c)
+        arguments, grid = self._arguments(form, data, kind, picks, few, table)
+        # What still requires grad then comes from parameters of the form.
+        arguments = {name: x.detach() for name, x in arguments.items()}
+        c = coefficients(form, arguments, self.dimension, self.points)
+        check_linear(form, arguments, self.dimension, self.points, c.detach())
         per_point = math.prod(c.shape[1:])
-        return per_point * max(grid[0], 1) * max(1, table.values.shape[1] // self.dimension)
+        width = per_point * max(grid[0], 1) * max(1, table.values.shape[1] // self.dimension)
+        bilinear = form.of_kind("trial") and form.of_kind("test")
+        return width, separate(c) if bilinear else None
 
     def _arguments(
         self,
@@ -378,7 +459,11 @@ class Assembler(nn.Module):
             elif argument.kind == "normal" and normal is not None:
                 at_points[name] = normal.expand(len(table.weights), -1, -1)
             elif argument.kind == "cell":
-                at_cells[name] = data.element_data[key][kind][block]
+                given = data.element_data[key][kind]
+                if isinstance(given, PerQuadraturePoint):
+                    at_points[name] = self._at_points(key, given, normal)[block].transpose(0, 1)
+                else:
+                    at_cells[name] = given[block]
             elif argument.kind == "scalar":
                 constants[name + "="] = data.scalar_data[key]
             elif argument.kind == "gradx":
@@ -390,6 +475,15 @@ class Assembler(nn.Module):
         for name, x in at_cells.items():
             values[name] = x.expand(n_points, *x.shape).flatten(0, 1)
         return values | constants, (n_points, n_cells)
+
+    @staticmethod
+    def _at_points(name: str, given: PerQuadraturePoint, normal: Tensor | None) -> Tensor:
+        if normal is not None:
+            raise TypeError(
+                f"element_data[{name!r}] has values at the points of cells; facets have others: "
+                "give a field in point_data, or one value a cell"
+            )
+        return given.values
 
 
 def cells_last(form: Form, coefficients: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -440,10 +534,22 @@ def _shallow(module: Any) -> Any:
     return made
 
 
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and torch.equal(a, b)
+
+
 def _checked_order(order: int) -> int:
     if not isinstance(order, int) or isinstance(order, bool) or order < 1:
         raise ValueError(f"quadrature_order must be an integer >= 1, got {order!r}")
     return order
+
+
+def check_batch_size(batch_size: int | None) -> None:
+    """Refuse a `batch_size` that is neither a positive integer nor -1 or None, which mean all."""
+    if batch_size is None or batch_size == -1:
+        return
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+        raise ValueError(f"batch_size must be an integer >= 1, -1 or None, got {batch_size!r}")
 
 
 def check_project(project: str) -> None:

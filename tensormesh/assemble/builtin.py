@@ -9,10 +9,11 @@ from torch import Tensor
 from tensormesh.assemble.element import ElementAssembler
 from tensormesh.assemble.form import promote
 from tensormesh.assemble.node import NodeAssembler
+from tensormesh.functional.elasticity import lame, strain
 
 
 class LaplaceElementAssembler(ElementAssembler):
-    """Stiffness of the Laplacian: ``grad u . grad v``."""
+    """Stiffness of the Laplacian, ``grad u · grad v``."""
 
     def forward(self, gradu: Tensor, gradv: Tensor) -> Tensor:
         """Integrand."""
@@ -25,6 +26,25 @@ class MassElementAssembler(ElementAssembler):
     def forward(self, u: Tensor, v: Tensor) -> Tensor:
         """Integrand."""
         return u * v
+
+
+class ScaledMassElementAssembler(ElementAssembler):
+    """Mass of density `c`: ``c u v``, with `c` from the data of the call."""
+
+    def forward(self, u: Tensor, v: Tensor, c: Tensor) -> Tensor:
+        """Integrand."""
+        return c * u * v
+
+
+class AnisotropicLaplaceElementAssembler(ElementAssembler):
+    """Diffusion by a tensor: ``(A grad u) . grad v``, with `A` ``[.., D, D]`` from the data.
+
+    `A` may be complex, and need not be symmetric: it acts on the gradient of the solution.
+    """
+
+    def forward(self, gradu: Tensor, gradv: Tensor, A: Tensor) -> Tensor:
+        """Integrand."""
+        return gradv.to(A.dtype) @ (A @ gradu.to(A.dtype))
 
 
 class LinearElasticityElementAssembler(ElementAssembler):
@@ -44,17 +64,18 @@ class LinearElasticityElementAssembler(ElementAssembler):
 
     def __post_init__(self, E: float | Tensor = 1.0, nu: float | Tensor = 0.3) -> None:
         """Set the Lame constants ``lam`` and ``mu`` from `E` and `nu`."""
-        ratio = torch.as_tensor(nu).detach()
-        if bool((ratio <= -1).any()) or bool((ratio >= 0.5).any()):
-            raise ValueError(f"nu must lie between -1 and 0.5, got {nu}")
-        self.lam = E * nu / ((1 + nu) * (1 - 2 * nu))
-        self.mu = E / (2 * (1 + nu))
+        self.lam, self.mu = lame(E, nu)
 
     def forward(self, gradu: Tensor, gradv: Tensor) -> Tensor:
         """``sigma(u e_b) : eps(v e_a)`` for each pair of directions ``a, b``."""
         identity = torch.eye(gradu.shape[0], dtype=gradu.dtype, device=gradu.device)
         shear = (gradu @ gradv) * identity + torch.outer(gradu, gradv)
         return self.lam * torch.outer(gradv, gradu) + self.mu * shear
+
+    def element_energy(self, graddisplacement: Tensor) -> Tensor:
+        """Strain energy per volume of the field ``displacement`` ``[n, D]``."""
+        eps = strain(graddisplacement)
+        return self.lam / 2 * torch.trace(eps) ** 2 + self.mu * (eps * eps).sum()
 
 
 def const_node_assembler(c: float | Tensor = 1.0) -> type[NodeAssembler]:

@@ -35,10 +35,22 @@ def element_matrices(
     Tensor
         ``[B * B, H * H, E]``: test function by trial function, block, cell.
     """
-    c = coefficients * geometry.measure[:, None, None, None]
-    c = _to_reference(c, geometry.inverse, form.uses("v"), form.uses("gradv"))
+    return reference_matrices(form, pull_back(form, coefficients, geometry), table)
+
+
+def pull_back(form: Form, coefficients: Tensor, geometry: CellGeometry) -> Tensor:
+    """Coefficients of a bilinear form with respect to reference inputs, times the measure.
+
+    Parameters as of `element_matrices`; ``[Q or 1, T, A, H * H, E]``.
+    """
+    c = _to_reference(coefficients, geometry.inverse, form.uses("v"), form.uses("gradv"))
     c = _to_reference(c.transpose(1, 2), geometry.inverse, form.uses("u"), form.uses("gradu"))
-    c = c.transpose(1, 2).flatten(3)  # [Q or 1, T, A, H * H * E]
+    return c.transpose(1, 2) * geometry.measure[:, None, None, None]
+
+
+def reference_matrices(form: Form, pulled: Tensor, table: Tabulation) -> Tensor:
+    """Element matrices ``[B * B, H * H, E]`` from coefficients that `pull_back` gave."""
+    c = pulled.flatten(3)  # [Q or 1, T, A, H * H * E]
     test = table.rows(form.uses("v"), form.uses("gradv")).to(c.dtype)
     trial = table.rows(form.uses("u"), form.uses("gradu")).to(c.dtype)
     weights = table.weights.to(c.dtype)
@@ -48,8 +60,9 @@ def element_matrices(
     else:
         half = (trial * weights[:, None, None]).mT.unsqueeze(1) @ c  # [Q, T, B, H * H * E]
         by_test = test.flatten(0, 1).t()
-        matrices = (by_test @ half.flatten(0, 1).flatten(1)).reshape(-1, c.shape[-1])
-    return matrices.unflatten(1, (coefficients.shape[3], -1))
+        by_trial = (by_test @ half.flatten(0, 1).flatten(1)).unflatten(1, half.shape[2:])
+        matrices = by_trial.flatten(0, 1)
+    return matrices.unflatten(1, pulled.shape[3:])
 
 
 def element_vectors(
@@ -60,8 +73,8 @@ def element_vectors(
     Parameters as of `element_matrices`, with coefficients ``[Q or 1, T, H, E or 1]``.
     """
     value, gradient = basis_inputs(form)
-    c = coefficients * geometry.measure[:, None, None]
-    c = _to_reference(c, geometry.inverse, value, gradient)
+    c = _to_reference(coefficients, geometry.inverse, value, gradient)
+    c = c * geometry.measure[:, None, None]
     rows = table.rows(value, gradient).to(c.dtype) * table.weights[:, None, None]
     if c.shape[0] == 1:
         rows = rows.sum(0, keepdim=True)

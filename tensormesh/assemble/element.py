@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
+import torch
 from torch import Tensor
 
-from tensormesh.assemble.base import Assembler, ElementData
+from tensormesh.assemble.base import Assembler, ElementData, check_batch_size
 from tensormesh.assemble.contract import element_matrices
+from tensormesh.assemble.energy import integral
 from tensormesh.assemble.form import FormData, bind
 from tensormesh.assemble.integrand import FormError, bilinear_coefficients
 from tensormesh.assemble.scatter import scatter
@@ -35,6 +37,26 @@ class ElementAssembler(Assembler):
 
     _family = "element"
 
+    @property
+    def edges(self) -> Tensor:
+        """Node pairs that the matrix stores, int64 ``[2, nnz]``: rows, columns."""
+        pattern = self._topology.pattern
+        return torch.stack([pattern.row, pattern.col])
+
+    def type(self, dst_type: torch.dtype | str) -> Self:
+        """Convert coordinates and parameters; of a complex dtype, to its real part.
+
+        The geometry is real; complex data make the matrix complex by themselves.
+
+        Raises
+        ------
+        TypeError
+            If `dst_type` is neither a floating-point nor a complex dtype.
+        """
+        if isinstance(dst_type, torch.dtype) and dst_type.is_complex:
+            dst_type = dst_type.to_real()
+        return super().type(dst_type)
+
     def __call__(
         self,
         points: Tensor | None = None,
@@ -55,11 +77,13 @@ class ElementAssembler(Assembler):
         point_data
             Name -> ``[n, ...]``, interpolated with the cell basis.
         element_data
-            Name -> ``[E, ...]``, or ``{type: [E, ...]}`` where the mesh has several cell types.
+            Name -> ``[E, ...]``, or ``{type: [E, ...]}`` where the mesh has several cell types. A
+            `PerQuadraturePoint` instead of a tensor varies inside a cell.
         scalar_data
             Name -> number or tensor.
         batch_size
-            Accepted for compatibility: blocks are sized by themselves; the result is the same.
+            A positive integer, -1 or None. Accepted for compatibility: blocks are sized by
+            themselves, and the result is the same.
 
         Returns
         -------
@@ -74,10 +98,79 @@ class ElementAssembler(Assembler):
         TypeError
             If data would lose digits in the dtype of the mesh.
         """
+        check_batch_size(batch_size)
         self._set_points(points)
         blocks, h = self._block_values(func, self._data(point_data, element_data, scalar_data))
         expansion = self._topology.expansion(h)
         return SparseMatrix.from_pattern(expansion.scalar, expansion.values(blocks))
+
+    def energy(
+        self,
+        points: Tensor | None = None,
+        func: Callable[..., Tensor] | None = None,
+        point_data: Mapping[str, Tensor] | None = None,
+        element_data: ElementData | None = None,
+        scalar_data: Mapping[str, Any] | None = None,
+        batch_size: int = -1,
+    ) -> Tensor:
+        """Integrate ``element_energy`` over the mesh.
+
+        A subclass defines ``element_energy`` at one point, with fields (``name``, ``gradname``),
+        ``x``, values per cell and constants as arguments: ``u`` is the field of that name. It
+        returns a number.
+
+        Parameters
+        ----------
+        points, point_data, element_data, scalar_data, batch_size
+            As of the call.
+        func
+            Replaces ``element_energy`` for this call.
+
+        Returns
+        -------
+        Tensor
+            0-d; differentiable in points and data to any order.
+
+        Raises
+        ------
+        NotImplementedError
+            If the class has no ``element_energy`` and `func` is None.
+        ValueError, TypeError
+            As of the call.
+
+        Examples
+        --------
+        >>> import tensormesh as tm
+        >>> mesh = tm.Mesh.gen_rectangle(chara_length=0.5)
+        >>> dirichlet = tm.ElementAssembler.from_mesh(mesh)
+        >>> u = mesh.points[:, 0]
+        >>> float(dirichlet.energy(func=lambda gradu: gradu @ gradu / 2, point_data={"u": u}))
+        0.5
+        """
+        check_batch_size(batch_size)
+        return self._total_energy(
+            {
+                "points": points,
+                "func": func,
+                "point_data": point_data,
+                "element_data": element_data,
+                "scalar_data": scalar_data,
+            }
+        )
+
+    def _total_energy(self, call: Mapping[str, Any]) -> Tensor:
+        self._set_points(call["points"])
+        fields = ("point_data", "element_data", "scalar_data")
+        return self._energy(call["func"], self._data(*(call[k] for k in fields)))
+
+    def _energy(self, func: Callable[..., Tensor] | None, data: FormData) -> Tensor:
+        density = func or getattr(self, "element_energy", None)
+        if density is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no energy: define element_energy(self, ...) with "
+                "arguments by name, or pass func="
+            )
+        return integral(self, bind(density, data, ()), data)
 
     def _block_values(
         self, func: Callable[..., Tensor] | None, data: FormData

@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensormesh.assemble.per_point import PerQuadraturePoint
+
+CellValues = Tensor | PerQuadraturePoint
 Kind = Literal["trial", "test", "x", "gradx", "normal", "field", "gradient", "cell", "scalar"]
 
 _BASIS = {"u": "trial", "gradu": "trial", "v": "test", "gradv": "test"}
@@ -42,13 +45,13 @@ class FormData:
     point_data
         Name -> ``[n_points, ...]``.
     element_data
-        Name -> ``{cell type: [n_cells, ...]}``.
+        Name -> ``{cell type: [n_cells, ...]}``, or a `PerQuadraturePoint` for a type.
     scalar_data
         Name -> number or tensor, the same everywhere.
     """
 
     point_data: Mapping[str, Tensor] = field(default_factory=dict)
-    element_data: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    element_data: Mapping[str, Mapping[str, CellValues]] = field(default_factory=dict)
     scalar_data: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ both, it yields its coefficients; the element tensor is then a product of matric
 basis functions is ever passed to the user's function.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -103,6 +103,24 @@ def facet_coefficients(form: Form, data: Mapping[str, Tensor], dim: int, like: T
     return result
 
 
+def point_values(form: Form, data: Mapping[str, Tensor]) -> Tensor:
+    """Values ``[N]`` of a form without basis arguments at points; ``N = 1`` where nothing varies.
+
+    Parameters as of `bilinear_coefficients`.
+    """
+    names, tensors, vary = _split(data)
+
+    def at_point(*rest: Any) -> Any:
+        return _call(form, {}, names, rest)
+
+    result = _over_points(at_point, (), tensors, vary)
+    if result.dim() != 1:
+        raise FormError(
+            f"{_label(form)} returned shape {tuple(result.shape[1:])} at a point, expected a number"
+        )
+    return result
+
+
 def _facet_units(form: Form, dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
     side: Side = "trial" if form.of_kind("trial") else "test"
     return unit_inputs(form, side, dim, like)
@@ -196,8 +214,40 @@ def check_linear(
     picks = torch.tensor(
         sorted({i * (n - 1) // (_N_SAMPLES - 1) for i in range(_N_SAMPLES)}), device=like.device
     )
-    sides: list[Side] = [s for s in ("test", "trial") if form.of_kind(s)]
-    weights = [_probes(form, side, dim, like) for side in sides]
+    weights = [input_weights(form, side, dim, like) for side in _sides(form)]
+    with torch.no_grad():
+        here = {k: t if k.endswith("=") else t[picks] for k, t in data.items()}
+        found = values_at(form, here, dim, like, weights, basis_axis=basis_axis)
+        expected = _contract(coefficients[picks], weights)
+        _compare(form, found, expected, coefficients[picks])
+
+
+def values_at(
+    form: Form,
+    data: Mapping[str, Tensor],
+    dim: int,
+    like: Tensor,
+    weights: Sequence[Tensor],
+    *,
+    basis_axis: bool = False,
+) -> Tensor:
+    """Values of the form at points, for weighted sums of the unit inputs.
+
+    Parameters
+    ----------
+    form, data, dim, like
+        As of `bilinear_coefficients`.
+    weights
+        For the test side, then for the trial side, those that the form has: ``[P, T]``.
+    basis_axis
+        Whether the form sees a basis axis: the ``P`` inputs stand along it.
+
+    Returns
+    -------
+    Tensor
+        ``[N, P, ...]``, ``N = 1`` where nothing varies.
+    """
+    sides = _sides(form)
     names, tensors, vary = _split(data)
     basis = [x for s, w in zip(sides, weights, strict=True) for x in _as_inputs(form, s, dim, w)]
     keys = [name for side in sides for name in _NAMES[side]]
@@ -208,15 +258,15 @@ def check_linear(
 
     if not basis_axis:
         at_point = vmap(at_point, in_dims=(*(0,) * len(keys), *(None,) * len(tensors)))
-    with torch.no_grad():
-        here = [t if axis is None else t[picks] for t, axis in zip(tensors, vary, strict=True)]
-        found = _over_points(at_point, tuple(basis), here, vary)
-        expected = _contract(coefficients[picks], weights)
-        _compare(form, found, expected, coefficients[picks])
+    return _over_points(at_point, tuple(basis), tensors, vary)
 
 
-def _probes(form: Form, side: Side, dim: int, like: Tensor) -> Tensor:
-    """Weights of the unit inputs, ``[P, T]``."""
+def _sides(form: Form) -> list[Side]:
+    return [side for side in ("test", "trial") if form.of_kind(side)]
+
+
+def input_weights(form: Form, side: Side, dim: int, like: Tensor) -> Tensor:
+    """Weights ``[2, T]`` of the unit inputs that make two inputs without a pattern."""
     n = unit_inputs(form, side, dim, like)[0].shape[0]
     rows = [[base * (1 + ratio * k) for k in range(n)] for base, ratio in _PROBES[side]]
     return like.new_tensor(rows)
@@ -228,7 +278,7 @@ def _as_inputs(form: Form, side: Side, dim: int, w: Tensor) -> tuple[Tensor, Ten
     return (w[:, 0] if value else none[:, 0]), (w[:, int(value) :] if gradient else none)
 
 
-def _contract(coefficients: Tensor, weights: list[Tensor]) -> Tensor:
+def _contract(coefficients: Tensor, weights: Sequence[Tensor]) -> Tensor:
     """Values ``[N, P, ...]`` of the form with these coefficients at weighted inputs."""
     weights = [w.to(coefficients.dtype) for w in weights]
     if len(weights) == 1:

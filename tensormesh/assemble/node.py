@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from tensormesh.assemble.base import Assembler, ElementData, check_project
+from tensormesh.assemble.base import Assembler, ElementData, check_batch_size, check_project
 from tensormesh.assemble.contract import element_vectors
 from tensormesh.assemble.form import FormData, bind
 from tensormesh.assemble.integrand import FormError, linear_coefficients
@@ -80,9 +80,29 @@ class NodeAssembler(Assembler):
         ValueError, TypeError
             As of `ElementAssembler.__call__`.
         """
+        check_batch_size(batch_size)
         self._set_points(points)
         values, _ = self._node_values(func, self._data(point_data, element_data, scalar_data))
         return values.reshape(-1)
+
+    # A form is always vectorised here; these let scripts run that switched it elsewhere.
+
+    @property
+    def is_compiled(self) -> bool:
+        """False: there are no compile modes."""
+        return False
+
+    def compile(self, mode: str = "disable", *args: Any, **kwargs: Any) -> Self:  # type: ignore[override]
+        """Change nothing; accepted for compatibility."""
+        return self
+
+    def flat_mode(self) -> Self:
+        """Change nothing; accepted for compatibility."""
+        return self
+
+    def reset_compile(self) -> Self:
+        """Change nothing; accepted for compatibility."""
+        return self
 
     def _node_values(
         self, func: Callable[..., Tensor] | None, data: FormData

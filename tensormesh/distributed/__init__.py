@@ -11,8 +11,8 @@ from tensormesh.distributed.functional import (
 )
 from tensormesh.distributed.matrix import DSparseMatrix
 from tensormesh.distributed.mesh import DistributedMesh
-from tensormesh.distributed.solve_info import SolveInfo
 from tensormesh.mesh import Mesh
+from tensormesh.sparse.solve_info import SolveInfo
 
 # `Mesh.partition` makes a DistributedMesh; only this folder may know what that is.
 Mesh.cut = DistributedMesh

@@ -13,8 +13,16 @@ from torch import Tensor, nn
 from tensormesh.assemble.base import Assembler
 from tensormesh.assemble.element import ElementAssembler
 from tensormesh.assemble.facet import FacetAssembler
+from tensormesh.assemble.facet_bilinear import FacetBilinearAssembler
 from tensormesh.assemble.node import NodeAssembler
-from tensormesh.distributed.collectives import agree, all_gather_ints, raise_together, replicated
+from tensormesh.assemble.per_point import PerQuadraturePoint
+from tensormesh.distributed.collectives import (
+    agree,
+    all_gather_ints,
+    all_reduce_sum,
+    raise_together,
+    replicated,
+)
 from tensormesh.distributed.forms import FormName, Item, agree_on_forms
 from tensormesh.distributed.matrix import DSparseMatrix
 from tensormesh.distributed.mesh import DistributedMesh
@@ -30,7 +38,8 @@ class ShardedAssembly:
     Parameters
     ----------
     assembler_cls
-        Subclass of `ElementAssembler`, `NodeAssembler` or `FacetAssembler`.
+        Subclass of `ElementAssembler`, `NodeAssembler`, `FacetAssembler` or
+        `FacetBilinearAssembler`.
     dmesh
         The mesh.
     *args, **kwargs
@@ -94,8 +103,8 @@ class ShardedAssembly:
         """Row-sharded matrix. **Collective.**"""
 
         def blocks(asm: Assembler, data: Any, func: Any) -> tuple[Tensor, int]:
-            if not isinstance(asm, ElementAssembler):
-                raise TypeError(f"{type(asm).__name__} is no element assembler")
+            if not isinstance(asm, ElementAssembler | FacetBilinearAssembler):
+                raise TypeError(f"{type(asm).__name__} is no assembler of a bilinear form")
             return asm._block_values(func, data)
 
         contributions, h = self._contributions(blocks, call)
@@ -107,7 +116,7 @@ class ShardedAssembly:
 
         def rows(asm: Assembler, data: Any, func: Any) -> tuple[Tensor, int]:
             if not isinstance(asm, NodeAssembler | FacetAssembler):
-                raise TypeError(f"{type(asm).__name__} is no node or facet assembler")
+                raise TypeError(f"{type(asm).__name__} is no assembler of a linear form")
             return asm._node_values(func, data)
 
         contributions, h = self._contributions(rows, call)
@@ -116,6 +125,18 @@ class ShardedAssembly:
         for part, values in zip(self.dmesh.parts, contributions, strict=True):
             local = local.index_add(0, part.to_local, values.to(device))
         return self.dmesh.halo.scatter_reverse(local).flatten()
+
+    def energy(self, call: Mapping[str, Any]) -> Tensor:
+        """Energy of the whole mesh, 0-d, the same on every rank. **Collective.**"""
+
+        def of_part(asm: Assembler, data: Any, func: Any) -> tuple[Tensor, int]:
+            if not isinstance(asm, ElementAssembler):
+                raise TypeError(f"{type(asm).__name__} has no energy")
+            return asm._energy(func, data), 1
+
+        parts, _ = self._contributions(of_part, call)
+        here = torch.stack([part.to(self.dmesh.device) for part in parts]).sum()
+        return all_reduce_sum(here, self.dmesh.device_mesh)
 
     def _contributions(
         self, evaluate: Callable[..., tuple[Tensor, int]], call: Mapping[str, Any]
@@ -158,7 +179,7 @@ class ShardedAssembly:
 
         grad = torch.is_grad_enabled()
         jobs = list(zip(self.dmesh.parts, self.assemblers, calls, strict=True))
-        if len({part.mesh.device for part in self.dmesh.parts}) == 1:
+        if len(jobs) == 1 or not self.dmesh.one_thread_a_part:
             return [run(*job) for job in jobs]
         with ThreadPoolExecutor(len(jobs)) as pool:
             return list(pool.map(lambda job: run(*job), jobs))
@@ -183,6 +204,7 @@ class ShardedAssembly:
             if points is not None:
                 nodal["points"] = _tensor("points", points)
             cellwise = self._by_type(_of(call, "element_data"))
+            marked = {k for k, x in _of(call, "element_data").items() if _is_marked(x)}
             scalars = {k: self._shared(x) for k, x in _of(call, "scalar_data").items()}
         nodal_forms = agree_on_forms(
             [dmesh.vectors.item(x, name) for name, x in nodal.items()], dmesh.device_mesh
@@ -201,7 +223,12 @@ class ShardedAssembly:
                     "points": here.get("points"),
                     "func": call.get("func"),
                     "point_data": {k: here[label] for k, label in labels.items()},
-                    "element_data": cells[i],
+                    "element_data": {
+                        k: {kind: PerQuadraturePoint(x) for kind, x in by_type.items()}
+                        if k in marked
+                        else by_type
+                        for k, by_type in cells[i].items()
+                    },
                     "scalar_data": scalars,
                 }
             )
@@ -222,7 +249,8 @@ class ShardedAssembly:
                 raise ValueError(
                     f"element_data[{name!r}] has types {sorted(given)}, the mesh {sorted(kinds)}"
                 )
-            result[name] = {k: _tensor(f"element_data[{name!r}]", given[k]) for k in kinds}
+            values = {k: _unmarked(given[k]) for k in kinds}
+            result[name] = {k: _tensor(f"element_data[{name!r}]", x) for k, x in values.items()}
         return result
 
     def _cell_slices(
@@ -254,7 +282,8 @@ class ShardedAssembly:
         return Item.of(x, f"element_data[{name!r}] on {kind}", lengths)
 
 
-FAMILIES = (ElementAssembler, NodeAssembler, FacetAssembler)
+BILINEAR = (ElementAssembler, FacetBilinearAssembler)
+FAMILIES = (*BILINEAR, NodeAssembler, FacetAssembler)
 
 
 def _of(call: Mapping[str, Any], group: str) -> Mapping[str, Any]:
@@ -262,6 +291,19 @@ def _of(call: Mapping[str, Any], group: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise TypeError(f"{group} must be a dict, got {type(data).__name__}")
     return data
+
+
+def _is_marked(given: Any) -> bool:
+    """Whether values per cell vary inside it; of several types, all do or none."""
+    of_types = list(given.values()) if isinstance(given, Mapping) else [given]
+    marks = {isinstance(x, PerQuadraturePoint) for x in of_types}
+    if len(marks) > 1:
+        raise TypeError("element_data: mark the values of all cell types by PerQuadraturePoint")
+    return marks == {True}
+
+
+def _unmarked(given: Any) -> Any:
+    return given.values if isinstance(given, PerQuadraturePoint) else given
 
 
 def _tensor(name: str, x: Any) -> Tensor:

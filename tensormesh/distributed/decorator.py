@@ -3,9 +3,9 @@
 import inspect
 from typing import Any, TypeVar
 
-from tensormesh.assemble.base import Assembler
+from tensormesh.assemble.base import Assembler, check_batch_size
 from tensormesh.assemble.element import ElementAssembler
-from tensormesh.distributed.assemble import FAMILIES, ShardedAssembly
+from tensormesh.distributed.assemble import BILINEAR, FAMILIES, ShardedAssembly
 from tensormesh.distributed.mesh import DistributedMesh
 
 AssemblerClass = TypeVar("AssemblerClass", bound=type[Assembler])
@@ -17,14 +17,15 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
     Parameters
     ----------
     cls
-        Subclass of `ElementAssembler`, `NodeAssembler` or `FacetAssembler`; it is not changed.
+        Subclass of `ElementAssembler`, `NodeAssembler`, `FacetAssembler` or
+        `FacetBilinearAssembler`; it is not changed.
 
     Returns
     -------
     type
         Subclass ``Distributed<Name>``. Its ``from_mesh`` takes a `DistributedMesh`; the call gives
-        a `DSparseMatrix`, or the owned slice of a vector. Calling an instance again re-uses the
-        geometry and the symbolic phase.
+        a `DSparseMatrix`, or the owned slice of a vector; ``energy`` sums over all parts. Calling
+        an instance again re-uses the geometry and the symbolic phase.
 
     Raises
     ------
@@ -41,8 +42,8 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
     """
     if not (isinstance(cls, type) and issubclass(cls, FAMILIES)):
         raise TypeError(
-            f"@distributed needs a subclass of ElementAssembler, NodeAssembler or FacetAssembler, "
-            f"got {cls!r}"
+            "@distributed needs a subclass of ElementAssembler, NodeAssembler, FacetAssembler or "
+            f"FacetBilinearAssembler, got {cls!r}"
         )
 
     def from_mesh(made: Any, mesh: DistributedMesh, *args: Any, **kwargs: Any) -> Any:
@@ -60,15 +61,17 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = dict(inspect.signature(cls.__call__).bind(self, *args, **kwargs).arguments)
         assembly: ShardedAssembly = given.pop("self")._assembly
-        given.pop("batch_size", None)
-        if issubclass(cls, ElementAssembler):
+        check_batch_size(given.pop("batch_size", None))
+        if issubclass(cls, BILINEAR):
             return assembly.matrix(given)
         return assembly.vector(given)
 
-    members = {
+    members: dict[str, Any] = {
         "__doc__": f"`{cls.__name__}` on a `DistributedMesh`.",
         "__module__": cls.__module__,
         "from_mesh": classmethod(from_mesh),
         "__call__": call,
     }
+    if issubclass(cls, ElementAssembler):
+        members["_total_energy"] = lambda self, call: self._assembly.energy(call)
     return type(f"Distributed{cls.__name__}", (cls,), members)  # type: ignore[return-value]

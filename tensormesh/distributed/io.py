@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _VTK_TYPES = {
     np.dtype("float32"): "Float32",
     np.dtype("float64"): "Float64",
+    np.dtype("bool"): "Int8",  # as the pieces have it
+    np.dtype("uint8"): "UInt8",
+    np.dtype("int8"): "Int8",
+    np.dtype("int16"): "Int16",
+    np.dtype("int32"): "Int32",
     np.dtype("int64"): "Int64",
 }
 

@@ -137,7 +137,7 @@ class MatrixLayout:
         local = self._dofs(self.index_map.original_ids)
         return Partition(
             partition_id=self.index_map.rank,
-            local_nodes=local,
+            local_nodes=local.clone(),  # its file format refuses tensors that share memory
             owned_nodes=self.owned_dofs,
             halo_nodes=self._dofs(self.index_map.ghost_ids),
             neighbor_partitions=neighbours,

@@ -1,28 +1,36 @@
 """`DSparseMatrix`: a row-sharded sparse matrix with FEM identity."""
 
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any, Self
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 from torch.distributed.tensor import DTensor
 from torch_sla import SparseTensor
 from torch_sla.distributed import DSparseTensor, Partition
-from torch_sla.distributed.core import _wrap_owned_shard
+from torch_sla.io import load_dsparse
 
-from tensormesh.distributed.collectives import all_gather_rows, all_max
+from tensormesh.distributed.collectives import agree, all_gather_rows, all_max, raise_together
+from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
+from tensormesh.distributed.engine import Engine
 from tensormesh.distributed.layout import MatrixLayout
+from tensormesh.distributed.owned_vector import OwnedVector, like
 from tensormesh.distributed.product import ShardedProduct
 from tensormesh.distributed.reduced import ShardedRestriction
+from tensormesh.distributed.reductions import ShardedReductions
 from tensormesh.distributed.solve import solve
-from tensormesh.distributed.solve_info import SolveInfo
+from tensormesh.distributed.transpose import TransposedMatrix
 from tensormesh.distributed.wrap import layout_of
 from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.matrix import SparseMatrix
 from tensormesh.sparse.product import multiply
+from tensormesh.sparse.solve_info import SolveInfo
 
 
-class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
+class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor):
     """Row-sharded sparse matrix: this rank stores the rows of the unknowns that it owns.
 
     Local numbering is owned unknowns first, then the ghosts that the rows name. Vectors are plain
@@ -54,6 +62,27 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
         matrix = cls.__new__(cls)
         matrix._bind(layout, values)
         return matrix
+
+    @classmethod
+    def from_sparse_local(cls, *args: Any, **kwargs: Any) -> Self:
+        """Matrix from the arguments of torch-sla's function of this name. **Collective.**"""
+        return cls(DSparseTensor.from_sparse_local(*args, **kwargs))
+
+    @classmethod
+    def load(
+        cls,
+        directory: str | Path,
+        device_mesh: DeviceMesh | TorchDeviceMesh | None = None,
+        partition_uuid: int | None = None,
+    ) -> Self:
+        """Matrix that as many ranks saved. **Collective over `device_mesh`.**"""
+        ranks = as_device_mesh(device_mesh)
+        torch_mesh = ranks.to_torch() if dist.is_initialized() else None
+        with agree(ranks):
+            loaded = load_dsparse(
+                directory, torch_mesh, ranks.get_local_rank(), ranks.size(), ranks.device
+            )
+        return cls(loaded, partition_uuid)
 
     def _bind(self, layout: MatrixLayout, values: Tensor) -> None:
         self.layout = layout
@@ -123,6 +152,31 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
             )
         return self if dtype is None else self._with_values(self.values.to(dtype))
 
+    def scatter(self, global_vec: Tensor) -> Tensor:
+        """Owned slice of a vector that every rank has, as a `DTensor`. **Collective.**
+
+        Parameters
+        ----------
+        global_vec
+            ``[n]`` or ``[n, k]`` in the input's numbering.
+
+        Returns
+        -------
+        OwnedVector or Tensor
+            What torch-sla's functions take; in a process without a job, the plain slice.
+
+        Raises
+        ------
+        ValueError
+            On every rank, if the length is not that of the matrix.
+        """
+        layout, n = self.layout, self.shape[0]
+        error = ValueError(f"global_vec has shape {tuple(global_vec.shape)}; expected [{n}]")
+        fits = global_vec.dim() > 0 and global_vec.shape[0] == n
+        raise_together(None if fits else error, layout.device_mesh)
+        owned = layout.vectors.scatter(global_vec)
+        return owned if layout.torch_mesh is None else OwnedVector.of(owned, layout)
+
     def detach(self) -> Self:
         """Matrix with the same values and no history."""
         return self._with_values(self.values.detach())
@@ -163,7 +217,7 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
             If the length fits no form.
         """
         if isinstance(x, DTensor):
-            return self._like(x, self @ x.to_local())
+            return like(x, self @ x.to_local(), self.layout)
         layout = self.layout
         if x.dim() not in (1, 2) or x.shape[0] not in (layout.n_owned, layout.n_local):
             raise ValueError(
@@ -172,14 +226,6 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
             )
         y = self._multiply(x[: layout.n_owned])
         return layout.with_ghosts(y) if self._is_local(x) else y
-
-    def _like(self, x: DTensor, y: Tensor) -> DTensor:
-        """`y` as a `DTensor` of the kind of `x`: plain, or with the ids of torch-sla."""
-        if hasattr(x, "_owned_nodes"):
-            return _wrap_owned_shard(y, x.device_mesh, self.partition, self.shape[0])
-        return DTensor.from_local(
-            y, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=x.stride()
-        )
 
     def _is_local(self, x: Tensor) -> bool:
         """Whether `x` has a place for ghosts; a rank without ghosts asks those that have some."""
@@ -193,6 +239,16 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
             return multiply(self.layout.pattern, self.values, self.layout.with_ghosts(x))
         dtype = torch.promote_types(self.values.dtype, x.dtype)
         return ShardedProduct(self.layout, self.values.to(dtype)) @ x.to(dtype)
+
+    @property
+    def T(self) -> TransposedMatrix:
+        """Transpose, for products ``A.T @ x``; the entries stay where they are."""
+        return TransposedMatrix(self)
+
+    @property
+    def H(self) -> TransposedMatrix:  # noqa: N802
+        """Conjugate transpose."""
+        return self.conj().T
 
     def diagonal(self) -> Tensor:
         """Owned slice of the diagonal, ``[n_owned]``; differentiable."""
@@ -216,7 +272,7 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
         Parameters
         ----------
         b
-            Owned slice of the right-hand side, ``[n_owned]``.
+            Owned slice of the right-hand side, ``[n_owned]``, or a `DTensor` of owned slices.
         method
             ``"auto"`` or ``"cg"``: conjugate gradients.
         preconditioner
@@ -235,8 +291,8 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
         Returns
         -------
         x or (x, info)
-            Owned slice of the solution, ``[n_owned]``; differentiable in `b` and in the values, by
-            one more solve in backward.
+            Owned slice of the solution, ``[n_owned]``, in the form of `b`; differentiable in `b`
+            and in the values, by one more solve in backward.
 
         Raises
         ------
@@ -247,6 +303,13 @@ class DSparseMatrix(_FEMSparsityMixin, DSparseTensor):
         ValueError
             If an argument is wrong, or the matrix is not symmetric or not positive definite.
         """
+        if isinstance(b, DTensor):
+            guess = x0.to_local() if isinstance(x0, DTensor) else x0
+            x, info = self.solve(
+                b.to_local(), method, preconditioner, rtol, atol, maxiter, guess, on_failure, True
+            )
+            found = like(b, x, self.layout)
+            return (found, info) if return_info else found
         return solve(
             self, b, method, preconditioner, rtol, atol, maxiter, x0, on_failure, return_info
         )

@@ -51,18 +51,22 @@ class DistributedMesh:
         ``"spectral"``: recursive, by the Fiedler vector of the cell dual graph; ``"metis"``.
     devices
         One per part. Default: the device of the rank; in a single process ``cuda:0, cuda:1, ...``
-        where there are enough, else the CPU.
+        where there are enough, else the CPU. In a single process, parts with devices of their own,
+        or with given ones, are assembled in a thread each.
     device_mesh
         1-D mesh of the ranks, ours or torch's. Default: one mesh over the world, shared.
     weights
         Cost of each cell ``[n_cells]``, for ``"coordinate"`` and ``"metis"``.
+    ownership
+        Who owns a node of several parts: ``"lowest"``, the lowest of them; ``"balanced"``: each
+        interface, the nodes with one set of parts, goes to the one of them that owns least so far.
 
     Raises
     ------
     ValueError
         On every rank: unknown method, a number of parts below 1, above the number of cells or other
-        than the number of ranks, a wrong number of devices, a mesh without cells, meshes that
-        differ between ranks.
+        than the number of ranks, a wrong number of devices, an unknown ownership, a mesh without
+        cells, meshes that differ between ranks.
 
     Examples
     --------
@@ -81,6 +85,7 @@ class DistributedMesh:
         *,
         device_mesh: DeviceMesh | TorchDeviceMesh | None = None,
         weights: Tensor | None = None,
+        ownership: str = "lowest",
     ) -> None:
         # Whether this process is one rank of a job, with one part; else it has all parts.
         self.in_job = dist.is_initialized()
@@ -91,13 +96,15 @@ class DistributedMesh:
                 raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
             self.num_partitions = self._number_of_parts(num_partitions)
             self.devices = self._devices(devices)
+            self.one_thread_a_part = devices is not None or len(set(self.devices)) > 1
             if 0 < mesh.n_elements < self.num_partitions:
                 raise ValueError(
                     f"num_partitions = {self.num_partitions}, but the mesh has only "
                     f"{mesh.n_elements} cells: each part needs one"
                 )
             labels = partition_cells(mesh, self.num_partitions, method, weights)
-        self._refuse_different_meshes(mesh, labels)
+            owner = node_owners(mesh, labels, ownership)
+        self._refuse_different_meshes(mesh, labels, owner)
         self._global_mesh = weakref.ref(mesh)
         self._weights = None if weights is None else weakref.ref(weights)
         self.n_global_points = mesh.n_points
@@ -106,7 +113,7 @@ class DistributedMesh:
         self._points = mesh.points if mesh.points.requires_grad else None
         self._cut_points = weakref.ref(mesh.points), mesh.points._version
         self.partition_uuid = draw_uuid(self.device_mesh)
-        self.index_map, self.parts = self._cut(mesh, labels)
+        self.index_map, self.parts = self._cut(mesh, labels, owner)
         self._layouts: dict[int, MatrixLayout] = {}
 
     # -- construction ----------------------------------------------------------------------
@@ -134,8 +141,8 @@ class DistributedMesh:
             raise ValueError(f"devices = {given!r}: expected {n} of them, one a part")
         return [torch.device(d) for d in given]
 
-    def _refuse_different_meshes(self, mesh: Mesh, labels: Tensor) -> None:
-        contents = (mesh.points.detach(), *mesh.top_cells().values(), labels)
+    def _refuse_different_meshes(self, mesh: Mesh, labels: Tensor, owner: Tensor) -> None:
+        contents = (mesh.points.detach(), *mesh.top_cells().values(), labels, owner)
         facts = [mesh.n_points, labels.numel(), self.num_partitions, *map(_checksum, contents)]
         digest = zlib.crc32(repr(facts).encode())
         table = all_gather_ints([mesh.n_points, labels.numel(), digest], self.device_mesh)
@@ -145,12 +152,11 @@ class DistributedMesh:
                 f"checksum by rank: {table.tolist()}); every rank must pass the same mesh"
             )
 
-    def _cut(self, mesh: Mesh, labels: Tensor) -> tuple[IndexMap, list[Part]]:
+    def _cut(self, mesh: Mesh, labels: Tensor, owner: Tensor) -> tuple[IndexMap, list[Part]]:
         rank = self.device_mesh.get_local_rank()
         numbers = [rank] if self.in_job else list(range(self.num_partitions))
         device = self.devices[numbers[0]]
         with agree(self.device_mesh):
-            owner = node_owners(mesh, labels)
             lower = lower_cell_owners(mesh)
             if rank == 0:
                 warn_of_orphans(lower)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensormesh.distributed.collectives import all_gather_rows
-from tensormesh.visualization.figure import add_polygons, frame, new_axes
+from tensormesh.distributed.collectives import agree, all_gather_rows
+from tensormesh.visualization.figure import add_polygons, frame, new_axes, part_colours
 from tensormesh.visualization.surface import as_triangles, visible_polygons
 
 if TYPE_CHECKING:
@@ -35,8 +35,18 @@ def plot_partition(
     -------
     matplotlib.figure.Figure
         The figure, on every rank.
+
+    Raises
+    ------
+    ValueError
+        On every rank, if there is nothing to draw, or the suffix of `path` is of no format.
+    OSError
+        On every rank, if the file cannot be written.
+    ImportError
+        Without matplotlib.
     """
-    rows, nodes = zip(*(_part(part) for part in dmesh.parts), strict=True)
+    with agree(dmesh.device_mesh):
+        rows, nodes = zip(*(_part(part) for part in dmesh.parts), strict=True)
     shift = _shifts(dmesh, explode)
     corners = all_gather_rows(torch.cat(rows).contiguous(), dmesh.device_mesh).cpu()
     shared = all_gather_rows(torch.cat(nodes).contiguous(), dmesh.device_mesh).cpu()
@@ -45,15 +55,17 @@ def plot_partition(
     polygons = (corners[:, :-1].reshape(-1, 3, dim) + shift[part].unsqueeze(1)).numpy()
     points = (shared[:, :dim] + shift[shared[:, -1].long()]).numpy()
     figure, axes = new_axes(dim, f"{dmesh.num_partitions} parts by {dmesh.method}")
-    drawn = add_polygons(axes, list(polygons), cmap="tab20", edgecolor="white", linewidth=0.1)
+    style = {"cmap": part_colours(dmesh.num_partitions), "edgecolor": "white", "linewidth": 0.1}
+    drawn = add_polygons(axes, list(polygons), **style)
     drawn.set_array(part.numpy())
-    drawn.set_clim(0, max(dmesh.num_partitions - 1, 1))
+    drawn.set_clim(-0.5, dmesh.num_partitions - 0.5)
     axes.scatter(*points.T, s=4, color="black", label="nodes of several parts")
     frame(axes, polygons.reshape(-1, dim))
     if len(points):
         axes.legend(loc="upper right", fontsize="small")
-    if path is not None and dmesh.device_mesh.get_local_rank() == 0:
-        figure.savefig(path, dpi=150)
+    with agree(dmesh.device_mesh):
+        if path is not None and dmesh.device_mesh.get_local_rank() == 0:
+            figure.savefig(path, dpi=150)
     return figure
 
 

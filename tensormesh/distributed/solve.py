@@ -17,9 +17,9 @@ from tensormesh.distributed.krylov import Solution, cg
 from tensormesh.distributed.krylov.solution import Dots, Operator
 from tensormesh.distributed.preconditioner import Jacobi
 from tensormesh.distributed.product import ShardedProduct
-from tensormesh.distributed.solve_info import SolveInfo
 from tensormesh.distributed.vector_map import VectorMap
 from tensormesh.errors import NotConvergedError, SingularMatrixError, SolveError
+from tensormesh.sparse.solve_info import SolveInfo
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.facet import local_facets
-from tensormesh.mesh.row_keys import row_keys
+from tensormesh.mesh.row_keys import column_keys, sorted_values
 
 if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
@@ -59,13 +59,25 @@ def boundary_facets(mesh: "Mesh") -> FacetSet:
     ValueError
         If the mesh has no cells, or only vertices.
     """
-    top = _cells_with_facets(mesh)
+    return single_facets(_cells_with_facets(mesh), mesh.n_points)
+
+
+def single_facets(cells: dict[str, Tensor], n_points: int) -> FacetSet:
+    """Facets that exactly one of some cells has.
+
+    Parameters
+    ----------
+    cells
+        Type: connectivity (E, B), all of one dimension.
+    n_points
+        Bound of the node numbers.
+    """
     found = []
-    for n_vertices in _facet_sizes(top):
-        sides = _Sides(top, n_vertices)
-        keys = row_keys(sides.vertices(), mesh.n_points)
+    for n_vertices in _facet_sizes(cells):
+        sides = _Sides(cells, n_vertices)
+        keys = column_keys(sides.vertices(), n_points)
         found.append(sides.locate(_occurring_once(keys)))
-    return _facet_set(top, found)
+    return _facet_set(cells, found)
 
 
 def facets_of_cells(mesh: "Mesh", cells: dict[str, Tensor]) -> FacetSet:
@@ -106,18 +118,23 @@ def facets_of_cells(mesh: "Mesh", cells: dict[str, Tensor]) -> FacetSet:
 
 
 def facet_nodes_mask(mesh: "Mesh", facets: FacetSet) -> Tensor:
-    """Nodes that lie on one of `facets`, the mid-nodes of edges and faces included.
+    """Nodes of `mesh` that lie on one of `facets`; see `mark_facet_nodes`."""
+    return mark_facet_nodes(mesh.top_cells(), facets, mesh.n_points)
+
+
+def mark_facet_nodes(cells: dict[str, Tensor], facets: FacetSet, n_points: int) -> Tensor:
+    """Nodes that lie on one of `facets` of `cells`, the mid-nodes of edges and faces included.
 
     Returns
     -------
     Tensor
         (n,), bool.
     """
-    mask = torch.zeros(mesh.n_points, dtype=torch.bool, device=mesh.device)
+    device = next(iter(cells.values())).device
+    mask = torch.zeros(n_points, dtype=torch.bool, device=device)
     for kind, (cell, local) in facets.items():
         for number, facet in enumerate(local_facets(kind)):
-            nodes = mesh.cells[kind][:, list(facet.nodes)]
-            mask[nodes[cell[local == number]]] = True
+            mask[cells[kind][cell[local == number]][:, list(facet.nodes)]] = True
     return mask
 
 
@@ -132,14 +149,18 @@ class _Sides:
             for kind in top
         }
 
-    def vertices(self) -> Tensor:
-        """(F, n_vertices), the vertices of each in increasing order."""
-        rows = []
+    def vertices(self) -> list[Tensor]:
+        """First, second, ... vertex of each facet in increasing order, (F,) each."""
+        nothing = next(iter(self.cells.values())).new_zeros(0)
+        of_kinds = [[nothing] * self.n_vertices]
         for kind, cells in self.cells.items():
-            numbers = [v for i in self.local[kind] for v in local_facets(kind)[i].vertices]
-            n_facets = len(cells) * len(self.local[kind])
-            rows.append(cells[:, numbers].reshape(n_facets, self.n_vertices))
-        return torch.cat(rows).sort(dim=1).values
+            if not self.local[kind]:
+                continue
+            nodes = cells.t().contiguous()
+            facets = [local_facets(kind)[i].vertices for i in self.local[kind]]
+            in_order = [_increasing([nodes[v] for v in vertices]) for vertices in facets]
+            of_kinds.append([torch.stack(c, dim=1).flatten() for c in zip(*in_order, strict=True)])
+        return [torch.cat(columns) for columns in zip(*of_kinds, strict=True)]
 
     def locate(self, positions: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Type: (cell, local facet) of the rows `positions` (P,) of `vertices`."""
@@ -168,19 +189,38 @@ def _facet_sizes(top: dict[str, Tensor]) -> list[int]:
 
 def _occurring_once(keys: Tensor) -> Tensor:
     """Positions of the values that `keys` has once, increasing."""
-    ordered, position = keys.sort()
     if not len(keys):
-        return position
+        return keys
+    ordered = sorted_values(keys)
     differs = ordered[1:] != ordered[:-1]
     end = differs.new_ones(1)
-    once = torch.cat([end, differs]) & torch.cat([differs, end])
-    return position[once].sort().values
+    single = ordered[torch.cat([end, differs]) & torch.cat([differs, end])]
+    # Few keys are single: a table of their low bits passes them and hardly any others, so that
+    # only those that pass are looked up.
+    low_bits = (1 << 22) - 1
+    table = torch.zeros(low_bits + 1, dtype=torch.bool, device=keys.device)
+    table[single & low_bits] = True
+    passed = table[keys & low_bits].nonzero().flatten()
+    place = torch.searchsorted(single, keys[passed]).clamp_max(max(len(single) - 1, 0))
+    return passed[single[place] == keys[passed]] if len(single) else passed
 
 
-def _first_positions(rows: Tensor, wanted: Tensor, bound: int) -> Tensor:
-    """First position in `rows` of each of `wanted`, in whatever order its entries; -1 for none."""
-    keys = row_keys(torch.cat([rows, wanted.sort(dim=1).values]), bound)
-    have, want = keys.split([len(rows), len(wanted)])
+def _increasing(columns: list[Tensor]) -> list[Tensor]:
+    """Columns exchanged entry by entry until they increase; there are 4 at most."""
+    columns = list(columns)
+    for last in range(len(columns) - 1, 0, -1):
+        for i in range(last):
+            low = torch.minimum(columns[i], columns[i + 1])
+            columns[i + 1] = torch.maximum(columns[i], columns[i + 1])
+            columns[i] = low
+    return columns
+
+
+def _first_positions(columns: list[Tensor], wanted: Tensor, bound: int) -> Tensor:
+    """First row of `columns` that is each of `wanted`, in any order of its entries; -1 for none."""
+    sought = _increasing(list(wanted.unbind(1)))
+    both = [torch.cat(pair) for pair in zip(columns, sought, strict=True)]
+    have, want = column_keys(both, bound).split([len(columns[0]), len(wanted)])
     ordered, position = have.sort(stable=True)
     start = torch.searchsorted(ordered, want)
     found = start < torch.searchsorted(ordered, want, right=True)

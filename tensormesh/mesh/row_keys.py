@@ -1,5 +1,8 @@
 """One integer for each row of integers, so that equal rows are found by sorting numbers."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,11 +27,26 @@ def row_keys(rows: Tensor, bound: int) -> Tensor:
     Tensor
         (n,), int64.
     """
-    keys, n_keys = rows[:, 0], max(bound, 1)
-    for column in rows[:, 1:].unbind(dim=1):
+    return column_keys(rows.unbind(dim=1), bound)
+
+
+def column_keys(columns: Sequence[Tensor], bound: int) -> Tensor:
+    """Give `row_keys` of rows that are stored by columns, each (n,) int64."""
+    (keys, *others), n_keys = columns, max(bound, 1)
+    for column in others:
         if n_keys > _INT64_MAX // max(bound, 1):
             distinct, keys = torch.unique(keys, return_inverse=True)
             n_keys = len(distinct)
         keys = keys * bound + column
         n_keys = n_keys * bound
     return keys
+
+
+def sorted_values(keys: Tensor) -> Tensor:
+    """Values of an integer tensor (n,) in increasing order, without their places.
+
+    On the CPU by numpy, whose sort of plain integers is vectorised and several times as fast.
+    """
+    if keys.device.type != "cpu":
+        return keys.sort().values
+    return torch.from_numpy(np.sort(keys.numpy()))

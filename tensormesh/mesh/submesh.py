@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tensormesh.mesh.adjacency import cell_node_incidence
 from tensormesh.mesh.arrays import ByType, check_length
-from tensormesh.mesh.facets import FacetSet
+from tensormesh.mesh.facets import FacetSet, mark_facet_nodes, single_facets
 from tensormesh.mesh.mesh import Mesh
 
 
@@ -52,15 +52,16 @@ def extract_part(
     nodes = _nodes_of(mesh, chosen)
     to_local = torch.full((mesh.n_points,), -1, dtype=torch.int64, device=mesh.device)
     to_local[nodes] = torch.arange(len(nodes), device=mesh.device)
+    near = _Neighbourhood(mesh, nodes)
     extracted = Mesh.from_arrays(
         mesh.points[nodes],
         {kind: to_local[mesh.cells[kind][index]] for kind, index in chosen.items()},
-        _point_data(mesh, nodes),
+        _point_data(mesh, nodes, near),
         _cell_data(mesh, chosen),
         _cell_sets(mesh, chosen),
         mesh.arrays().field_data,
     )
-    extracted._set_boundary_facets(_physical_boundary(mesh, chosen))
+    extracted._set_boundary_facets(near.boundary_of(chosen))
     return extracted
 
 
@@ -140,9 +141,11 @@ def _nodes_of(mesh: Mesh, chosen: dict[str, Tensor]) -> Tensor:
     return used.nonzero().flatten()
 
 
-def _point_data(mesh: Mesh, nodes: Tensor) -> dict[str, Tensor]:
+def _point_data(mesh: Mesh, nodes: Tensor, near: "_Neighbourhood") -> dict[str, Tensor]:
     data = {name: values[nodes] for name, values in mesh.point_data.items()}
-    return data | {"is_boundary": mesh.boundary_mask[nodes], "orig_nid": nodes}
+    known = data.get("is_boundary", data.get("boundary_mask"))
+    is_boundary = near.boundary_nodes()[nodes] if known is None else known
+    return data | {"is_boundary": is_boundary, "orig_nid": nodes}
 
 
 def _cell_data(mesh: Mesh, chosen: dict[str, Tensor]) -> dict[str, ByType]:
@@ -162,14 +165,49 @@ def _cell_sets(mesh: Mesh, chosen: dict[str, Tensor]) -> dict[str, ByType]:
     return sets
 
 
-def _physical_boundary(mesh: Mesh, chosen: dict[str, Tensor]) -> FacetSet:
-    """Boundary facets of `mesh` that belong to the chosen cells, in their numbering."""
-    facets = {}
-    for kind, (cell, local) in mesh.boundary_facets().items():
+class _Neighbourhood:
+    """The cells that have a node of a part, its own and the ring around it, and their boundary.
+
+    All cells that have a facet at a node of the part are among them, so a facet there is on the
+    boundary of the whole exactly if one of them has it. The whole mesh need not be searched.
+    """
+
+    def __init__(self, mesh: Mesh, nodes: Tensor) -> None:
+        self._mesh = mesh
+        inside = torch.zeros(mesh.n_points, dtype=torch.bool, device=mesh.device)
+        inside[nodes] = True
+        self._index: dict[str, Tensor] = {}
+        self._cells: dict[str, Tensor] = {}
+        for kind, conn in mesh.top_cells().items():
+            touches = inside[conn[:, 0]]
+            for column in conn.unbind(1)[1:]:
+                touches |= inside[column]
+            self._index[kind] = touches.nonzero().flatten()
+            self._cells[kind] = conn[self._index[kind]]
+        given = mesh._given_boundary
+        if given is None:
+            self._facets = single_facets(self._cells, mesh.n_points)
+        else:
+            self._facets = _renumbered(given, self._index, mesh)
+
+    def boundary_nodes(self) -> Tensor:
+        """Nodes on the boundary of the whole, bool (n_points,), right for nodes of the part."""
+        return mark_facet_nodes(self._cells, self._facets, self._mesh.n_points)
+
+    def boundary_of(self, chosen: dict[str, Tensor]) -> FacetSet:
+        """Boundary facets of the whole that belong to the chosen cells, in their numbering."""
+        whole = {kind: (self._index[kind][c], f) for kind, (c, f) in self._facets.items()}
+        return _renumbered(FacetSet(whole), chosen, self._mesh)
+
+
+def _renumbered(facets: FacetSet, chosen: dict[str, Tensor], mesh: Mesh) -> FacetSet:
+    """Facets of `mesh` that belong to the chosen cells, in the numbering of these."""
+    found = {}
+    for kind, (cell, local) in facets.items():
         if kind in chosen:
             place = _places(chosen[kind], len(mesh.cells[kind]))[cell]
-            facets[kind] = (place[place >= 0], local[place >= 0])
-    return FacetSet(facets)
+            found[kind] = (place[place >= 0], local[place >= 0])
+    return FacetSet(found)
 
 
 def _places(index: Tensor, n: int) -> Tensor:

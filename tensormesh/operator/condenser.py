@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensormesh.operator.elimination import Elimination
 from tensormesh.sparse.layout import _FEMSparsityMixin
-
-# Layout of the matrix, mask, and how often the mask was written to.
-_Key = tuple[Hashable, Tensor, int]
+from tensormesh.sparse.matrix import SparseMatrix
 
 
 class Condenser(nn.Module):
@@ -62,7 +61,8 @@ class Condenser(nn.Module):
             raise ValueError(f"dirichlet_mask must be 1-D, got shape {tuple(dirichlet_mask.shape)}")
         self.register_buffer("dirichlet_mask", dirichlet_mask)
         self.register_buffer("dirichlet_value", None)
-        self._elimination: _Elimination | None = None
+        self._elimination: Elimination | None = None
+        self._coupling: Tensor | None = None
         self.update_dirichlet(dirichlet_value)
 
     def update_dirichlet(self, value: Tensor | None) -> None:
@@ -114,41 +114,65 @@ class Condenser(nn.Module):
         """
         elimination = self._eliminate(K)
         entries = K.values[elimination.inner]
-        return elimination.restriction.matrix(entries), self._reduced(K, rhs, elimination)
+        self._coupling = K.values[elimination.coupling]
+        return elimination.restriction.matrix(entries), self._reduced(rhs, elimination)
 
-    def _eliminate(self, K: Any) -> "_Elimination":
+    def condense_rhs(self, rhs: Tensor | None) -> Tensor:
+        """Reduce another right-hand side, with the matrix of the last call.
+
+        Parameters
+        ----------
+        rhs
+            As of the call.
+
+        Returns
+        -------
+        Tensor
+            ``rhs_i - K_io g``, ``g`` the values prescribed now; differentiable in `rhs`, in them
+            and in that matrix. **Collective** for a sharded system.
+
+        Raises
+        ------
+        RuntimeError
+            Before a first call with a matrix.
+        ValueError
+            If the length fits no form.
+        """
+        return self._reduced(rhs, self._known())
+
+    def _eliminate(self, K: Any) -> Elimination:
         if not isinstance(K, _FEMSparsityMixin):
             raise TypeError(f"K must be a SparseMatrix or a DSparseMatrix, got {type(K).__name__}")
         key = (K.layout_signature, self.dirichlet_mask, self.dirichlet_mask._version)
         known = self._elimination
         if known is None or not known.is_of(key):
-            known = _Elimination(K, key)
+            known = Elimination(K, key)
             self._elimination = known
         return known
 
-    def _reduced(self, K: Any, rhs: Tensor | None, elimination: "_Elimination") -> Tensor:
-        prescribed = self._prescribed(K)
+    def _reduced(self, rhs: Tensor | None, elimination: Elimination) -> Tensor:
+        coupling = self._known_coupling()
+        prescribed = self._prescribed(elimination)
         if rhs is None:
-            reduced = K.values.new_zeros(int(elimination.free.sum()))
+            reduced = coupling.new_zeros(elimination.n_free)
         else:
-            reduced = K._own_dofs(rhs, "rhs")[elimination.free]
+            reduced = elimination.own(rhs, "rhs")[elimination.free]
         if prescribed is None:
-            dtype = torch.promote_types(reduced.dtype, K.values.dtype)
-            return reduced.to(dtype)
-        columns = K._column_values(
-            prescribed.to(torch.promote_types(prescribed.dtype, K.values.dtype))
+            return reduced.to(torch.promote_types(reduced.dtype, coupling.dtype))
+        columns = elimination.column_values(
+            prescribed.to(torch.promote_types(prescribed.dtype, coupling.dtype))
         )
-        terms = K.values[elimination.coupling] * columns[elimination.coupling_col]
+        terms = coupling * columns[elimination.coupling_col]
         dtype = torch.promote_types(reduced.dtype, terms.dtype)
         terms = _beside(terms, reduced).expand(-1, *reduced.shape[1:])
         return reduced.to(dtype).index_add(0, elimination.coupling_row, -terms.to(dtype))
 
-    def _prescribed(self, K: Any) -> Tensor | None:
+    def _prescribed(self, elimination: Elimination) -> Tensor | None:
         full = self._full_value()
         if full is None:
             return None
-        value: Tensor = K._own_dofs(full, "dirichlet_value")
-        mask = K._own_dofs(self.dirichlet_mask, "dirichlet_mask")
+        value = elimination.own(full, "dirichlet_value")
+        mask = elimination.own(self.dirichlet_mask, "dirichlet_mask")
         return torch.where(mask, value, torch.zeros((), dtype=value.dtype, device=value.device))
 
     def recover(self, u_i: Tensor) -> Tensor:
@@ -165,63 +189,131 @@ class Condenser(nn.Module):
         """
         elimination = self._known()
         full = self.prolong(u_i)
-        prescribed = elimination.own(self._full_value(), "dirichlet_value")
-        if prescribed is None:
+        value = self._full_value()
+        if value is None:
             return full
+        prescribed = elimination.own(value, "dirichlet_value")
         dtype = torch.promote_types(full.dtype, prescribed.dtype)
         constrained = _beside(elimination.constrained, full)
         return torch.where(constrained, _beside(prescribed, full).to(dtype), full.to(dtype))
 
     def restrict(self, f: Tensor) -> Tensor:
-        """Entries of `f` at the unknowns that are not constrained."""
-        return self._known().own(f, "f")[self._known().free]  # type: ignore[index]
+        """Entries of `f` at the unknowns that stay; before any call, at those not constrained."""
+        elimination = self._elimination
+        if elimination is not None:
+            return elimination.own(f, "f")[elimination.free]
+        if f.shape[:1] != self.dirichlet_mask.shape:
+            raise ValueError(
+                f"f has shape {tuple(f.shape)}; the mask has {self.dirichlet_mask.numel()} unknowns"
+            )
+        return f[~self.dirichlet_mask]
 
     def prolong(self, f_i: Tensor) -> Tensor:
-        """Full vector with `f_i` at the free unknowns and zero elsewhere."""
-        free = self._known().free
+        """Full vector with `f_i` at the unknowns that stay and zero elsewhere; see `restrict`."""
+        known = self._elimination
+        free = ~self.dirichlet_mask if known is None else known.free
         n_free = int(free.sum())
         if f_i.shape[0] != n_free:
             raise ValueError(f"the reduced vector has {f_i.shape[0]} entries, expected {n_free}")
         full = f_i.new_zeros(free.numel(), *f_i.shape[1:])
         return full.index_put((free.nonzero().flatten(),), f_i)
 
-    def _known(self) -> "_Elimination":
+    # -- what was found in the last call (of a sharded system: on this rank) ------------------
+
+    @property
+    def n_dof(self) -> int:
+        """Number of unknowns."""
+        return self._known().free.numel()
+
+    @property
+    def n_inner_dof(self) -> int:
+        """Number of unknowns that stay."""
+        return self._known().n_free
+
+    @property
+    def n_outer_dof(self) -> int:
+        """Number of the others: constrained ones, and those without an equation."""
+        return self.n_dof - self.n_inner_dof
+
+    @property
+    def is_inner_dof(self) -> Tensor:
+        """Which unknowns stay, bool ``[n_dof]``."""
+        return self._known().free
+
+    @property
+    def is_outer_dof(self) -> Tensor:
+        """Which unknowns do not, bool ``[n_dof]``."""
+        return ~self._known().free
+
+    @property
+    def inner_shape(self) -> tuple[int, int]:
+        """Rows and columns of the reduced matrix; of a sharded one, local columns."""
+        known = self._known()
+        return known.n_free, int(known.free_columns.sum())
+
+    @property
+    def ou2in_shape(self) -> tuple[int, int]:
+        """Rows and columns of the coupling block ``K_io``."""
+        known = self._known()
+        return known.n_free, int((~known.free_columns).sum())
+
+    @property
+    def is_inner_edge(self) -> Tensor:
+        """Which stored entries of the matrix stay, bool ``[nnz]``."""
+        return self._known().marked(self._known().inner)
+
+    @property
+    def is_ou2in_edge(self) -> Tensor:
+        """Which stored entries couple a row that stays to a column that does not, ``[nnz]``."""
+        return self._known().marked(self._known().coupling)
+
+    @property
+    def inner_row(self) -> Tensor:
+        """Row in the reduced matrix of each entry that stays, int64."""
+        return self._known().numbered(self._known().inner, "row")
+
+    @property
+    def inner_col(self) -> Tensor:
+        """Column in the reduced matrix of each entry that stays, int64."""
+        return self._known().numbered(self._known().inner, "col")
+
+    @property
+    def ou2in_row(self) -> Tensor:
+        """Row in the coupling block of each of its entries, int64."""
+        return self._known().coupling_row
+
+    @property
+    def ou2in_col(self) -> Tensor:
+        """Column in the coupling block of each of its entries, int64."""
+        return self._known().numbered(self._known().coupling, "outer")
+
+    @property
+    def K_ou2in(self) -> SparseMatrix:  # noqa: N802
+        """Coupling block ``K_io`` of the last matrix, ``ou2in_shape``; keeps its gradients."""
+        coupling = self._known_coupling()
+        return SparseMatrix(coupling, self.ou2in_row, self.ou2in_col, self.ou2in_shape)
+
+    @property
+    def layout_signature(self) -> Hashable:
+        """Layout of the matrices that the symbolic part was made for."""
+        return self._known().layout
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without the history of the last matrix, which cannot be copied."""
+        state = dict(self.__dict__)
+        if self._coupling is not None:
+            state["_coupling"] = self._coupling.detach()
+        return state
+
+    def _known_coupling(self) -> Tensor:
+        """Values of ``K_io`` in the last call."""
+        self._known()
+        return self._coupling  # type: ignore[return-value]
+
+    def _known(self) -> Elimination:
         if self._elimination is None:
             raise RuntimeError("call the condenser with a matrix first: condenser(K, rhs)")
         return self._elimination
-
-
-class _Elimination:
-    """Which entries of a layout stay, and which couple to constrained unknowns.
-
-    Symbolic: made once per layout. Entries are named by their place in ``K.values``.
-    """
-
-    def __init__(self, K: Any, key: _Key) -> None:
-        if K.shape[0] != K.shape[1]:
-            raise ValueError(f"K must be square, got shape {tuple(K.shape)}")
-        self._key = key
-        self._matrix = K.detach()
-        self.constrained: Tensor = K._own_dofs(key[1], "dirichlet_mask")
-        without_equation = K._rows_without_entries()
-        self.free = ~(self.constrained | without_equation)
-        free_columns = K._column_values(self.free)
-        row_free, col_free = self.free[K.row_indices], free_columns[K.col_indices]
-        self.inner = (row_free & col_free).nonzero().flatten()
-        self.coupling = (row_free & ~col_free).nonzero().flatten()
-        self.coupling_row = (self.free.cumsum(0) - 1)[K.row_indices[self.coupling]]
-        self.coupling_col = K.col_indices[self.coupling]
-        self.restriction = K._restrict(self.free, self.inner)
-
-    def is_of(self, key: _Key) -> bool:
-        """Whether this was made for that layout and that mask, as the mask is now."""
-        layout, mask, version = self._key
-        return key[1] is mask and key[2] == version and key[0] == layout
-
-    def own(self, x: Tensor | None, name: str) -> Tensor | None:
-        """`x`, in any form, as the rows of the matrix see it."""
-        own: Tensor | None = None if x is None else self._matrix._own_dofs(x, name)
-        return own
 
 
 def _beside(x: Tensor, other: Tensor) -> Tensor:

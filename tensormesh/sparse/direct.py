@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tensormesh.errors import SingularMatrixError
+from tensormesh.sparse.adjoint import differentiable_solve
 from tensormesh.sparse.pattern import SparsityPattern
 
 Array = np.ndarray[Any, Any]
@@ -21,18 +22,14 @@ _MOST_SWEEPS = 12
 
 
 def direct_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> Tensor:
-    """Solve ``A x = b``, differentiable in the values and in `b` to any order.
+    """Solve ``A x = b`` by a factorization, differentiable to any order.
 
     Factored on the host whatever the device; the solution is on the device of `b`.
 
     Parameters
     ----------
-    pattern
-        Positions of the entries of a square ``A``.
-    values
-        Entries ``[nnz]``.
-    b
-        ``[n]`` or ``[n, k]``; promoted to the common dtype.
+    pattern, values, b
+        As of `tensormesh.sparse.adjoint.differentiable_solve`.
 
     Returns
     -------
@@ -50,39 +47,18 @@ def direct_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> Tensor:
     References
     ----------
     X. S. Li, An overview of SuperLU, ACM TOMS 31 (2005) 302-325. N. J. Higham, Accuracy and
-    Stability of Numerical Algorithms, SIAM 2002, chapter 15, on condition estimates. The adjoint is
-    ``dL/db = A^-H g``, ``dL/dA_ij = -(A^-H g)_i conj(x_j)`` on the pattern.
+    Stability of Numerical Algorithms, SIAM 2002, chapter 15, on condition estimates.
     """
-    n_rows, n_cols = pattern.shape
-    if n_rows != n_cols:
-        raise ValueError(f"solve needs a square matrix, got shape {pattern.shape}")
-    if b.dim() not in (1, 2) or b.shape[0] != n_rows:
-        raise ValueError(f"b has shape {tuple(b.shape)}; expected [{n_rows}] or [{n_rows}, k]")
-    dtype = torch.promote_types(values.dtype, b.dtype)
-    if not (dtype.is_floating_point or dtype.is_complex):
-        raise TypeError(f"solve needs floating-point entries, got {values.dtype} and {b.dtype}")
-    x: Tensor = _Solve.apply(values.to(dtype), b.to(dtype), pattern)
-    return x
+    return differentiable_solve(_Direct(), pattern, values, b)
 
 
-class _Solve(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, b: Tensor, pattern: SparsityPattern) -> Tensor:
-        x = torch.from_numpy(_factor_and_solve(pattern, values, b)).to(b.device, b.dtype)
-        ctx.save_for_backward(values, x)
-        ctx.pattern = pattern
-        return x
+class _Direct:
+    @property
+    def adjoint(self) -> "_Direct":
+        return self
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        values, x = ctx.saved_tensors
-        pattern: SparsityPattern = ctx.pattern
-        adjoint = _Solve.apply(values.conj(), grads[0], pattern.transpose)
-        grad_values = None
-        if ctx.needs_input_grad[0]:
-            terms = -adjoint[pattern.row] * x[pattern.col].conj()
-            grad_values = terms if terms.dim() == 1 else terms.sum(1)
-        return grad_values, adjoint if ctx.needs_input_grad[1] else None, None
+    def __call__(self, pattern: SparsityPattern, values: Tensor, b: Tensor) -> Tensor:
+        return torch.from_numpy(_factor_and_solve(pattern, values, b)).to(b.device, b.dtype)
 
 
 def _factor_and_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> Array:

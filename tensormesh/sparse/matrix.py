@@ -1,5 +1,7 @@
 """`SparseMatrix`: torch-sla's sparse tensor with the identity and algebra that FEM needs."""
 
+import warnings
+from os import PathLike
 from typing import Any, Self
 
 import scipy.sparse as sp
@@ -7,13 +9,15 @@ import torch
 from torch import Tensor
 from torch_sla import SparseTensor
 
-from tensormesh.sparse.direct import direct_solve
+from tensormesh.sparse.construct import Constructors
+from tensormesh.sparse.facts import Facts
 from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.pattern import SparsityPattern, merge_duplicates
-from tensormesh.sparse.product import multiply
+from tensormesh.sparse.product import csr_tensor, multiply
+from tensormesh.sparse.solvers import Solvers
 
 
-class SparseMatrix(_FEMSparsityMixin, SparseTensor):
+class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, SparseTensor):
     """Sparse matrix in coordinate form.
 
     Parameters
@@ -99,6 +103,20 @@ class SparseMatrix(_FEMSparsityMixin, SparseTensor):
         """Identity of the pattern by content: shape, number of entries, digest of the indices."""
         return self.pattern.signature
 
+    @property
+    def layout_hash(self) -> tuple[tuple[int, int], int, str]:
+        """Old name of `layout_signature`."""
+        warnings.warn(
+            "layout_hash is called layout_signature now", DeprecationWarning, stacklevel=2
+        )
+        return self.layout_signature
+
+    @property
+    def grad(self) -> Self | None:
+        """Gradient of the values on the same pattern; None before a backward."""
+        found = self.values.grad
+        return None if found is None else self._with_values(found)
+
     # -- conversion ------------------------------------------------------------------------
 
     def to_dense(self) -> Tensor:
@@ -116,6 +134,15 @@ class SparseMatrix(_FEMSparsityMixin, SparseTensor):
         return torch.sparse_coo_tensor(
             self.edges, self.values, self.shape, is_coalesced=False, check_invariants=False
         )
+
+    def to_torch_sparse(self) -> Tensor:
+        """Another name of `to_sparse_coo`."""
+        return self.to_sparse_coo()
+
+    def to_csr(self) -> Tensor:
+        """Detached torch compressed-row tensor, duplicates summed."""
+        A = self.coalesce()
+        return csr_tensor(A.pattern, A.values)
 
     def to(self, device: Any = None, dtype: Any = None) -> Self:
         """Copy on another device or with another dtype, the arguments in either order."""
@@ -185,27 +212,13 @@ class SparseMatrix(_FEMSparsityMixin, SparseTensor):
         on = (self.row == self.col).nonzero().flatten()
         return self.values.new_zeros(min(self.shape)).index_add(0, self.row[on], self.values[on])
 
-    def solve(self, b: Tensor) -> Tensor:
-        """Solve ``A x = b`` directly; see `tensormesh.sparse.direct.direct_solve`.
+    # -- files -----------------------------------------------------------------------------
 
-        Parameters
-        ----------
-        b
-            ``[n]`` or ``[n, k]``.
-
-        Returns
-        -------
-        Tensor
-            ``x`` in the shape of `b`, differentiable in `b` and in the values.
-
-        Raises
-        ------
-        SingularMatrixError
-            If the matrix is singular to rounding, or a row is empty.
-        ValueError
-            If a shape does not fit.
-        """
-        return direct_solve(self.pattern, self.values, b)
+    @classmethod
+    def load(cls, path: str | PathLike[str], device: torch.device | str = "cpu") -> Self:
+        """Matrix from a file of `save`, which needs the package ``safetensors``."""
+        found = SparseTensor.load(path, device)
+        return cls(found.values, found.row_indices, found.col_indices, found.shape)
 
     # -- what a Condenser asks of a matrix (the distributed matrix answers the same) ---------
 

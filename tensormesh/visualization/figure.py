@@ -43,6 +43,13 @@ def add_polygons(axes: Any, corners: list[NDArray[np.float64]], **style: Any) ->
     return collection
 
 
+def part_colours(n_parts: int) -> Any:
+    """Colour map of ten colours in turn, one a part."""
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap([f"C{part % 10}" for part in range(n_parts)])
+
+
 def frame(axes: Any, points: NDArray[np.float64]) -> None:
     """Let the axes show all `points` at one scale."""
     low, high = points.min(0), points.max(0)

@@ -7,11 +7,14 @@ from torch import Tensor
 
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.facet import local_facets
+from tensormesh.mesh.facets import boundary_facets
 from tensormesh.mesh.mesh import Mesh
 
 
 def visible_polygons(mesh: Mesh) -> list[Tensor]:
-    """Corners of the polygons that show: cells of a plane mesh or surface, boundary of a solid.
+    """Corners of the polygons that show: cells of a plane mesh or surface, surface of a solid.
+
+    The surface of a part of a larger mesh includes the faces where it was cut off.
 
     Parameters
     ----------
@@ -34,7 +37,7 @@ def visible_polygons(mesh: Mesh) -> list[Tensor]:
     if mesh.tdim == 2:
         return _grouped([cell[:, : cell_type(kind).n_vertices] for kind, cell in top.items()])
     found = []
-    for kind, (cells, local) in mesh.boundary_facets().items():
+    for kind, (cells, local) in boundary_facets(mesh).items():
         for number, facet in enumerate(local_facets(kind)):
             chosen = cells[local == number]
             found.append(top[kind][chosen][:, list(facet.vertices)])

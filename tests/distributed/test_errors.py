@@ -287,7 +287,7 @@ CASES: dict[str, tuple[Case, str, str]] = {
             if_(wrong, tm.const_node_assembler(), tm.MassElementAssembler), c.dmesh
         ),
         "TypeError",
-        "no element assembler",
+        "no assembler of a bilinear form",
     ),
     "point data": (point_data, "ValueError", "point_data['a'] has length"),
     "element data": (element_data, "ValueError", "element_data['k'] on triangle has length"),

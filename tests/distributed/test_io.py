@@ -93,7 +93,6 @@ def test_declared_arrays_have_the_types_of_the_data(tmp_path: Path) -> None:
     assert written.cells() == cells_of(mesh)
 
 
-@pytest.mark.xfail(raises=KeyError, reason="the index has no names for masks and short integers")
 def test_masks_and_short_integers_are_written_as_what_they_are(tmp_path: Path) -> None:
     mesh = mesh_of("mixed")
     on = mesh.boundary_mask

@@ -95,10 +95,10 @@ def parts_on_demand(device_mesh: DeviceMesh, weighted: bool) -> dict[str, Any]:
         "slice": [part.n_points for part in dmesh.submeshes[1:]],
         "beyond": outcome(dmesh.__getitem__, 3),
     }
-    alive = weakref.ref(mesh)
+    alive = [weakref.ref(thing) for thing in (mesh, weights) if thing is not None]
     del mesh, weights
     gc.collect()
-    found["released"] = alive() is None
+    found["released"] = [thing() for thing in alive] == [None] * (1 + weighted)
     found["own"] = dmesh[device_mesh.get_local_rank()].n_points
     found["other"] = outcome(dmesh.__getitem__, other)
     K = tm.distributed_element_assemble(tm.MassElementAssembler, dmesh)

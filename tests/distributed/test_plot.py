@@ -34,14 +34,12 @@ def test_every_cell_of_a_plane_mesh_has_its_colour(kind: str, n_parts: int) -> N
     assert triangles_by_part(dmesh.plot()) == [n_triangles(part) for part in dmesh.submeshes]
 
 
-@pytest.mark.xfail(reason="the faces where a part was cut off are not drawn")
 def test_each_part_of_a_solid_has_a_closed_surface() -> None:
     box = tm.Mesh.gen_cube(n=(4, 3, 2), element_type="hex")
     quads = 2 * (2 * 3 + 3 * 2 + 2 * 2)  # of a half, 2 x 3 x 2 hexahedra
     assert triangles_by_part(tm.DistributedMesh(box, 2).plot()) == [2 * quads, 2 * quads]
 
 
-@pytest.mark.xfail(raises=ValueError, reason="a part without outer faces has nothing to draw")
 def test_a_part_inside_a_solid_is_drawn() -> None:
     cube = tm.Mesh.gen_cube(n=(3, 3, 3), element_type="hex")
     with labelled([int(cell == 13) for cell in range(27)]):  # the one in the middle
@@ -117,7 +115,6 @@ def failures(device_mesh: DeviceMesh, folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.xfail(reason="only the rank that writes the file learns that it cannot")
 def test_every_rank_raises_what_goes_wrong_on_one(ranks: RankPool, tmp_path: Path) -> None:
     for found in ranks(3, failures, tmp_path):
         names = {what: raised and raised[0] for what, raised in found.items()}

@@ -230,8 +230,8 @@ def test_single_precision_data_are_promoted(K, mask, dtype):
 
 def test_symbolic_part_is_done_once_per_layout(mask, monkeypatch):
     made = []
-    original = condenser._Elimination
-    monkeypatch.setattr(condenser, "_Elimination", lambda *a: (made.append(1), original(*a))[1])
+    original = condenser.Elimination
+    monkeypatch.setattr(condenser, "Elimination", lambda *a: (made.append(1), original(*a))[1])
     cond = Condenser(mask)
     for seed in range(3):  # same positions, other values and other index tensors
         A = regular(N)
@@ -447,9 +447,13 @@ def test_wrong_matrices_are_refused(K, mask):
 
 def test_vectors_need_a_matrix_first_and_the_right_length(K, mask):
     cond = Condenser(mask)
-    for move in (cond.recover, cond.restrict, cond.prolong):
+    for needs_a_matrix in (cond.recover, cond.condense_rhs):
         with pytest.raises(RuntimeError, match="with a matrix first"):
-            move(torch.ones(N))
+            needs_a_matrix(torch.ones(N))
+    with pytest.raises(ValueError, match="12 unknowns"):
+        cond.restrict(torch.ones(8))
+    with pytest.raises(ValueError, match="expected 8"):
+        cond.prolong(torch.ones(N))
     cond(K)
     for move in (cond.recover, cond.prolong):
         with pytest.raises(ValueError, match="expected 8"):

@@ -51,7 +51,6 @@ def test_a_surface_in_space_shows_its_cells() -> None:
     assert area(tilted) == pytest.approx(2**0.5, rel=1e-12)
 
 
-@pytest.mark.xfail(reason="the faces where a part was cut off are not drawn")
 def test_a_part_of_a_solid_shows_the_faces_where_it_was_cut() -> None:
     cube = tm.Mesh.gen_cube(n=(4, 2, 2), element_type="hex")
     left = (cube.points[cube.cells["hexahedron"]].mean(dim=1)[:, 0] > 0.5).long()

@@ -131,14 +131,26 @@ def warn_of_orphans(owners: dict[str, Tensor]) -> None:
 
 
 def centroids(mesh: Mesh) -> NDArray[np.float64]:
-    """Mean of the vertices of each top cell, (n_cells, gdim)."""
+    """Mean of the vertices of each top cell, (n_cells, gdim), each coordinate contiguous."""
     points = mesh.points.detach().to("cpu", torch.float64)
-    return torch.cat(
-        [
-            points[conn[:, : cell_type(kind).n_vertices].cpu()].mean(dim=1)
-            for kind, conn in mesh.top_cells().items()
-        ]
-    ).numpy()
+    vertices = [
+        conn[:, : cell_type(kind).n_vertices].cpu().t().contiguous()
+        for kind, conn in mesh.top_cells().items()
+    ]
+    coordinates = [
+        torch.cat([_mean(coordinate.contiguous(), columns) for columns in vertices])
+        for coordinate in points.unbind(1)
+    ]
+    return torch.stack(coordinates).numpy().T
+
+
+def _mean(values: Tensor, columns: Tensor) -> Tensor:
+    """Mean of `values` (n,) over the first axis of the indices `columns`, (B, E)."""
+    first, *rest = columns
+    total = values[first]
+    for column in rest:
+        total += values[column]
+    return total / (1 + len(rest))
 
 
 def checked_weights(weights: Tensor | ArrayLike | None, n_cells: int) -> NDArray[np.float64]:

@@ -37,10 +37,12 @@ def coordinate_labels(
     Transactions on Computers C-36 (1987) 570-580.
     """
     levels = quantised(centroids)
-    ranks = axis_ranks(levels)
+    ranks: dict[int, NDArray[np.int64]] = {}  # of the axes that turn out to be longest
 
     def along_longest_axis(cells: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
-        axis = int(np.argmax(np.ptp(levels[cells], axis=0)))
+        axis = int(np.argmax([np.ptp(level[cells]) for level in levels.T]))
+        if axis not in ranks:
+            ranks[axis] = axis_ranks(levels, axis)
         return cells[np.argsort(ranks[axis][cells])]
 
     return recursive_bisection(weights, n_parts, along_longest_axis)
@@ -48,30 +50,32 @@ def coordinate_labels(
 
 def quantised(centroids: NDArray[np.float64]) -> NDArray[np.int64]:
     """Centroids in steps of `RESOLUTION` times the longest side, (n, gdim) int64."""
-    step = float(np.ptp(centroids, axis=0).max()) * RESOLUTION
-    if step == 0.0:
-        return np.zeros(centroids.shape, np.int64)
-    return np.rint((centroids - centroids.min(axis=0)) / step).astype(np.int64)
+    columns = centroids.T
+    step = max(float(np.ptp(column)) for column in columns) * RESOLUTION
+    levels = np.zeros(columns.shape, np.int64)
+    if step > 0.0:
+        for level, column in zip(levels, columns, strict=True):
+            level[:] = np.rint((column - column.min()) / step)
+    return levels.T
 
 
-def axis_ranks(levels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Place of each centroid along each axis, ties broken by the longer other axes, then by number.
+def axis_ranks(levels: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
+    """Place of each centroid along `axis`, ties broken by the longer other axes, then by number.
 
     Parameters
     ----------
     levels
         Quantised centroids, (n, gdim) int64.
+    axis
+        The axis.
 
     Returns
     -------
-    list of NDArray
-        For each axis a permutation of ``0 .. n - 1``, (n,) int64.
+    NDArray
+        Permutation of ``0 .. n - 1``, (n,) int64.
     """
     short_to_long = np.argsort(np.ptp(levels, axis=0), kind="stable")
-    ranks = []
-    for axis in range(levels.shape[1]):
-        others = [levels[:, other] for other in short_to_long if other != axis]
-        rank = np.empty(len(levels), np.int64)
-        rank[np.lexsort([*others, levels[:, axis]])] = np.arange(len(levels))
-        ranks.append(rank)
-    return ranks
+    others = [levels[:, other] for other in short_to_long if other != axis]
+    rank = np.empty(len(levels), np.int64)
+    rank[np.lexsort([*others, levels[:, axis]])] = np.arange(len(levels))
+    return rank

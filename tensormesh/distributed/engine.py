@@ -1,0 +1,125 @@
+"""What torch-sla calls on a row-sharded tensor, answered in the group of its mesh, or refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch_sla.io import save_dsparse
+
+from tensormesh.distributed.collectives import agree
+
+if TYPE_CHECKING:
+    from tensormesh.distributed.matrix import DSparseMatrix
+
+
+def _refused(name: str, advice: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{name} of a row-sharded matrix: {advice}")
+
+    method.__name__ = name
+    method.__doc__ = f"Refused: {advice}."
+    return method
+
+
+def _on_the_whole(name: str) -> Callable[..., Any]:
+    advice = (
+        "it needs the whole matrix; where that fits, gather it with to_single(), then use "
+        "torch.linalg on to_dense() or scipy on to_scipy_coo()"
+    )
+    return _refused(name, advice)
+
+
+class Engine:
+    """torch-sla's functions of a `DSparseTensor`.
+
+    torch-sla's own use the default group, return from an iteration that did not converge, or gather
+    the whole matrix without being asked. A function here is right in the group of the mesh, or
+    refuses with what to do.
+    """
+
+    def solve_distributed_shard(
+        self: Any,
+        b: Any,
+        *,
+        method: Any = None,
+        preconditioner: Any = None,
+        atol: float | None = None,
+        rtol: float | None = None,
+        maxiter: int | None = None,
+        restart: Any = None,
+        verbose: Any = None,
+    ) -> Any:
+        """Where ``torch_sla.solve`` ends up: `DSparseMatrix.solve`, which raises. **Collective.**
+
+        Parameters
+        ----------
+        b
+            Owned slice or `DTensor`.
+        method, preconditioner, atol, rtol, maxiter
+            As of `DSparseMatrix.solve`; None chooses. torch-sla's ``PreconditionerConfig`` is taken
+            by its kind.
+        restart, verbose
+            Without effect: conjugate gradients does not restart, and progress is logged.
+
+        Returns
+        -------
+        Tensor or DTensor
+            The solution, in the form of `b`.
+        """
+        kind = getattr(preconditioner, "kind", preconditioner)
+        return self.solve(
+            b,
+            method="auto" if method is None else method,
+            preconditioner="auto" if kind is None else kind,
+            rtol=1e-8 if rtol is None else rtol,
+            atol=0.0 if atol is None else atol,
+            maxiter=maxiter,
+        )
+
+    def save(self: Any, directory: str | Path, verbose: bool = False) -> None:
+        """Write one file a rank, as torch-sla's ``save_dsparse``. **Collective.**"""
+        device_mesh = self.layout.device_mesh
+        with agree(device_mesh):
+            save_dsparse(self, directory, rank=device_mesh.get_local_rank(), verbose=verbose)
+
+    def full_tensor(self: "DSparseMatrix") -> Any:  # type: ignore[misc]
+        """Whole matrix on every rank: `to_single`. **Collective.**"""
+        return self.to_single()
+
+    def _shard_dot(self: Any, u: Tensor, v: Tensor) -> Tensor:
+        total: Tensor = self.layout.vectors.dot(u, v)
+        return total
+
+    def _shard_matvec(self: Any, x_owned: Tensor) -> Tensor:
+        product: Tensor = self @ x_owned
+        return product
+
+    def _shard_rmatvec(self: Any, y_owned: Tensor) -> Tensor:
+        product: Tensor = self.T @ y_owned
+        return product
+
+    det = _on_the_whole("det")
+    lu = _on_the_whole("lu")
+    svd = _on_the_whole("svd")
+    logdet = _on_the_whole("logdet")
+    condition_number = _on_the_whole("condition_number")
+    eigsh = _on_the_whole("eigsh")
+    connected_components = _on_the_whole("connected_components")
+    connected_components_distributed_shard = connected_components
+    is_symmetric = _on_the_whole("is_symmetric")
+    is_hermitian = _on_the_whole("is_hermitian")
+    is_positive_definite = _on_the_whole("is_positive_definite")
+    detect_matrix_type = _on_the_whole("detect_matrix_type")
+    lsqr = _refused("lsqr", "least squares are not distributed; use solve, or to_single()")
+    lsmr = _refused("lsmr", "least squares are not distributed; use solve, or to_single()")
+    nonlinear_solve = _refused("nonlinear_solve", "write the Newton iteration around solve")
+    nonlinear_solve_distributed_shard = nonlinear_solve
+    solve_batch = _refused("solve_batch", "solve each right-hand side by itself")
+    solve_batch_shard = solve_batch
+    partition_batch = classmethod(
+        _refused("partition_batch", "assemble one matrix a set of values instead")
+    )
+    from_global_distributed = classmethod(
+        _refused("from_global_distributed", "wrap one of torch-sla: DSparseMatrix(dsparse_tensor)")
+    )

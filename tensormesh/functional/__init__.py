@@ -1,0 +1,24 @@
+"""Formulas to write weak forms with: tensors at one point."""
+
+from tensormesh.functional.elasticity import (
+    deviatoric_stress,
+    deviatoric_stress_norm,
+    isotropic_stress,
+    lame,
+    skew,
+    strain,
+    sym,
+)
+from tensormesh.functional.voigt import voigt_shape_grad, voigt_stiffness
+
+__all__ = [
+    "deviatoric_stress",
+    "deviatoric_stress_norm",
+    "isotropic_stress",
+    "lame",
+    "skew",
+    "strain",
+    "sym",
+    "voigt_shape_grad",
+    "voigt_stiffness",
+]

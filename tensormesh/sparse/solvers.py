@@ -1,0 +1,190 @@
+"""Systems that a `SparseMatrix` solves: linear, many of one pattern, nonlinear."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import torch
+from torch import Tensor
+
+from tensormesh.sparse.newton import newton
+from tensormesh.sparse.pattern import SparsityPattern
+from tensormesh.sparse.solve import solve
+from tensormesh.sparse.solve_info import SolveInfo
+
+if TYPE_CHECKING:
+    from tensormesh.sparse.matrix import SparseMatrix
+
+
+class Solvers:
+    """Solving with a `SparseMatrix`."""
+
+    if TYPE_CHECKING:
+        pattern: SparsityPattern
+        values: Tensor
+        shape: tuple[int, int]
+
+        def _with_values(self, values: Tensor) -> Self: ...
+
+    def solve(
+        self,
+        b: Tensor,
+        backend: str = "auto",
+        method: str = "auto",
+        atol: float = 0.0,
+        maxiter: int | None = None,
+        tol: float = 1e-10,
+        verbose: bool = False,
+        *,
+        rtol: float | None = None,
+        preconditioner: str = "auto",
+        x0: Tensor | None = None,
+        on_failure: str = "raise",
+        return_info: bool = False,
+    ) -> Tensor | tuple[Tensor, SolveInfo]:
+        """Solve ``A x = b``.
+
+        Parameters
+        ----------
+        b
+            ``[n]`` or ``[n, k]``.
+        backend
+            ``"scipy"`` (on the host), ``"pytorch"`` (iterative methods where the matrix is), or
+            ``"auto"``: scipy, if it has the method.
+        method
+            ``"auto"`` or ``"lu"``: direct. Iterative ones of scipy: ``"cg"``, ``"bicgstab"``,
+            ``"gmres"``, ``"lgmres"``, ``"minres"``, ``"qmr"``; of torch-sla: ``"cg"``,
+            ``"bicgstab"``, ``"gmres"``, ``"minres"``, ``"lsqr"``, ``"lsmr"``.
+        atol, tol, maxiter
+            An iterative method stops when ``|b - A x| <= max(tol |b|, atol)``, the residual
+            computed anew, or after `maxiter` iterations, 10,000 by default.
+        verbose
+            Accepted for compatibility; the library logs.
+        rtol
+            Another name of `tol`.
+        preconditioner
+            Of an iterative method: ``"auto"``, ``"jacobi"`` or ``"none"``.
+        x0
+            First guess of an iterative method.
+        on_failure
+            ``"raise"``, ``"warn"`` or ``"return"`` when the tolerance is not reached.
+        return_info
+            Whether to return the `SolveInfo` too.
+
+        Returns
+        -------
+        x or (x, info)
+            ``x`` in the shape of `b`, differentiable in `b` and in the values to any order.
+
+        Raises
+        ------
+        SingularMatrixError
+            If the direct method finds the matrix singular to rounding, or a row is empty.
+        NotConvergedError
+            If the tolerance is not reached and `on_failure` is ``"raise"``.
+        ValueError
+            If a shape does not fit, or an argument has an unknown value.
+        """
+        x, info = solve(
+            self.pattern,
+            self.values,
+            b,
+            backend,
+            method,
+            atol,
+            10_000 if maxiter is None else maxiter,
+            tol if rtol is None else rtol,
+            preconditioner=preconditioner,
+            x0=x0,
+            on_failure=on_failure,
+        )
+        return (x, info) if return_info else x
+
+    def solve_batch(
+        self,
+        values: Tensor,
+        b: Tensor,
+        backend: str = "auto",
+        method: str = "auto",
+        atol: float = 0.0,
+        maxiter: int = 10_000,
+        tol: float = 1e-10,
+    ) -> Tensor:
+        """Solve systems on this pattern: `values` ``[..., nnz]`` with `b` ``[..., n]``.
+
+        Parameters
+        ----------
+        values
+            Entries of each matrix; those of this one are not used.
+        b
+            Right-hand side of each.
+        backend, method, atol, maxiter, tol
+            As of `solve`.
+
+        Returns
+        -------
+        Tensor
+            ``[..., n]``, differentiable.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit.
+        """
+        nnz, n = self.pattern.nnz, self.shape[0]
+        if values.shape[-1:] != (nnz,) or b.shape != (*values.shape[:-1], n):
+            raise ValueError(
+                f"values and b must have shapes [..., {nnz}] and [..., {n}], got "
+                f"{tuple(values.shape)} and {tuple(b.shape)}"
+            )
+        solved = [
+            solve(self.pattern, v, right, backend, method, atol, maxiter, tol)[0]
+            for v, right in zip(values.reshape(-1, nnz), b.reshape(-1, n), strict=True)
+        ]
+        return torch.stack(solved).reshape(b.shape) if solved else b.clone()
+
+    def nonlinear_solve(
+        self,
+        residual: Callable[..., Tensor],
+        u0: Tensor,
+        *params: Any,
+        jac_fn: Callable[..., Any] | None = None,
+        tol: float = 1e-8,
+        atol: float = 1e-12,
+        max_iter: int = 50,
+        line_search: bool = True,
+    ) -> Tensor:
+        """Solve ``residual(u, A, *params) = 0`` for ``u`` by Newton's method.
+
+        Parameters
+        ----------
+        residual
+            From ``u`` ``[n]``, this matrix and `params` to ``[n]``.
+        u0
+            First guess ``[n]``.
+        *params
+            Further arguments; tensors among them get gradients.
+        jac_fn
+            With the same arguments, gives ``dF/du`` as a `SparseMatrix` or as
+            ``(values, row, col, shape)``. None: a dense one by automatic differentiation, for
+            small systems.
+        tol, atol
+            Stop when ``|F| <= max(atol, tol |F(u0)|)``.
+        max_iter
+            Bound of the iterations.
+        line_search
+            Whether to halve a step until it lowers the residual.
+
+        Returns
+        -------
+        Tensor
+            ``u`` ``[n]``, with first derivatives in the values and in `params`.
+
+        Raises
+        ------
+        NotConvergedError
+            If the tolerance is not reached.
+        SingularMatrixError
+            If a Jacobian is singular.
+        """
+        system = cast("SparseMatrix", self)
+        return newton(system, residual, u0, params, jac_fn, tol, atol, max_iter, line_search)
