@@ -147,8 +147,10 @@ def _refuse_flat(
         return
     detached = corners.detach()
     size = (detached.amax(1) - detached.amin(1)).amax(0)
-    flat = (measure.detach() <= torch.finfo(measure.dtype).eps * size**tdim).any(0)
-    _refuse(flat, name, "have no volume", "points coincide or are in one plane", numbers)
+    # Asked this way round, coordinates that are not finite are caught too.
+    flat = ~(measure.detach() > torch.finfo(measure.dtype).eps * size**tdim).all(0)
+    why = "points coincide, are in one plane or are not finite"
+    _refuse(flat, name, "have no volume", why, numbers)
 
 
 def _refuse_folded(name: str, determinant: Tensor, numbers: Tensor | None) -> None:

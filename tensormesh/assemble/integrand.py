@@ -18,6 +18,10 @@ Side = Literal["trial", "test"]
 _NAMES: dict[Side, tuple[str, str]] = {"trial": ("u", "gradu"), "test": ("v", "gradv")}
 
 
+# How torch begins its message when a function that it maps reads out a value.
+_OF_VMAP = "vmap: It looks like you're "
+
+
 class FormError(ValueError):
     """A weak form that is not linear in its basis arguments, or returns the wrong thing."""
 
@@ -133,7 +137,15 @@ def _split(data: Mapping[str, Tensor]) -> tuple[list[str], list[Tensor], list[in
 
 def _call(form: Form, basis: Mapping[str, Any], names: list[str], rest: tuple[Any, ...]) -> Any:
     values = {**basis, **dict(zip(names, rest, strict=True))}
-    result = form.function(**{a.name: values[a.name] for a in form.arguments})
+    try:
+        result = form.function(**{a.name: values[a.name] for a in form.arguments})
+    except RuntimeError as error:
+        if not str(error).startswith(_OF_VMAP):
+            raise
+        raise FormError(
+            f"{_label(form)} needs the value of a tensor as a Python number or bool, but it is "
+            "called for many points at once: write torch.where for if, and tensors for numbers"
+        ) from error
     if not isinstance(result, Tensor):
         raise FormError(f"{_label(form)} returned {type(result).__name__}, expected a tensor")
     return result

@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
 from tensormesh.assemble.pairs import node_pairs
+from tensormesh.mesh.mesh import Mesh
 from tensormesh.sparse.pattern import BlockExpansion, SparsityPattern
-
-if TYPE_CHECKING:
-    from tensormesh.mesh.mesh import Mesh
 
 
 class Connectivity:
@@ -64,8 +61,13 @@ class Topology:
         self._connectivity = Connectivity(points.shape[0], cells)
 
     @classmethod
-    def of(cls, mesh: "Mesh") -> "Topology":
+    def of(cls, mesh: Mesh) -> "Topology":
         """Topology of `mesh` as it is now; the symbolic part is made once for the same cells."""
+        if not isinstance(mesh, Mesh):
+            raise TypeError(
+                f"mesh must be a Mesh, got {type(mesh).__name__}; for a DistributedMesh, decorate "
+                "the class with tensormesh.distributed.distributed"
+            )
         cells = mesh.top_cells()
         if not cells:
             raise ValueError("the mesh has no cells to integrate on: it holds points only")

@@ -55,6 +55,8 @@ class ShardedAssembly:
     def __init__(
         self, assembler_cls: type[Assembler], dmesh: DistributedMesh, *args: Any, **kwargs: Any
     ) -> None:
+        if not isinstance(dmesh, DistributedMesh):
+            raise TypeError(f"dmesh must be a DistributedMesh, got {type(dmesh).__name__}")
         self.dmesh = dmesh
         with agree(dmesh.device_mesh):
             if dist.is_initialized() and not dmesh.in_job:
@@ -62,9 +64,10 @@ class ShardedAssembly:
                     f"dmesh has {dmesh.num_partitions} parts in one process, since it was made "
                     "before init_process_group: make it afterwards, one part a rank"
                 )
-            if not issubclass(assembler_cls, FAMILIES):
+            if not (isinstance(assembler_cls, type) and issubclass(assembler_cls, FAMILIES)):
                 raise TypeError(
-                    f"{assembler_cls.__name__} is no element, node or facet assembler class"
+                    "assembler_cls must be an element, node or facet assembler class, got "
+                    + getattr(assembler_cls, "__name__", f"a {type(assembler_cls).__name__}")
                 )
             shared = (
                 [self._shared(x) for x in args],

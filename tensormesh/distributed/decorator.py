@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from tensormesh.assemble.base import Assembler, check_batch_size
 from tensormesh.assemble.element import ElementAssembler
 from tensormesh.distributed.assemble import BILINEAR, FAMILIES, ShardedAssembly
+from tensormesh.distributed.collectives import agree
 from tensormesh.distributed.mesh import DistributedMesh
 
 AssemblerClass = TypeVar("AssemblerClass", bound=type[Assembler])
@@ -59,9 +60,11 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
         return instance
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = dict(inspect.signature(cls.__call__).bind(self, *args, **kwargs).arguments)
-        assembly: ShardedAssembly = given.pop("self")._assembly
-        check_batch_size(given.pop("batch_size", None))
+        assembly: ShardedAssembly = self._assembly
+        with agree(assembly.dmesh.device_mesh):
+            given = dict(inspect.signature(cls.__call__).bind(self, *args, **kwargs).arguments)
+            del given["self"]
+            check_batch_size(given.pop("batch_size", None))
         if issubclass(cls, BILINEAR):
             return assembly.matrix(given)
         return assembly.vector(given)

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from torch import Tensor
 
@@ -27,12 +27,15 @@ class Item:
     lengths: Mapping[FormName, int]
     rest: str = ""
     part_differs: bool = False
+    is_tensor: bool = True
 
     @classmethod
     def of(
-        cls, x: Tensor, name: str, lengths: Mapping[FormName, int], part_differs: bool = False
+        cls, x: Any, name: str, lengths: Mapping[FormName, int], part_differs: bool = False
     ) -> Self:
         """Facts about `x`."""
+        if not isinstance(x, Tensor):
+            return cls(name, -1, lengths, type(x).__name__, is_tensor=False)
         length = x.shape[0] if x.dim() else -1
         rest = f"trailing {list(x.shape[1:])}, {x.dtype}"
         return cls(name, length, lengths, rest, part_differs)
@@ -41,8 +44,10 @@ class Item:
         """Whether the data can be of this form."""
         return self.lengths.get(form) == self.length
 
-    def misfit(self) -> ValueError | None:
+    def misfit(self) -> TypeError | ValueError | None:
         """What is wrong if no form fits."""
+        if not self.is_tensor:
+            return TypeError(f"{self.name} must be a tensor, got {self.rest}")
         if any(self.fits(form) for form in _FORMS):
             return None
         expected = ", ".join(f"{n} ({form})" for form, n in self.lengths.items())
@@ -56,16 +61,14 @@ def agree_on_forms(items: Sequence[Item], device_mesh: DeviceMesh) -> list[FormN
 
     Raises
     ------
+    TypeError
+        On every rank, if something is no tensor on one of them.
     ValueError
         On every rank, if a length fits no form on one of them, the ranks give data of different
         names, trailing sizes or dtypes, no form is common to all, or two that differ are.
     """
     raise_together(next(filter(None, (item.misfit() for item in items)), None), device_mesh)
-    given = [f"{item.name} ({item.rest})" for item in items]
-    digest = zlib.crc32("\n".join(given).encode())
-    headers = all_gather_ints([len(items), digest], device_mesh)
-    if bool((headers != headers[0]).any()):
-        raise ValueError(f"the ranks give different data; this one gives {given}")
+    refuse_different([f"{item.name} ({item.rest})" for item in items], device_mesh)
     if not items:
         return []
     # The last column: 1 where forms of one length mean the same.
@@ -87,3 +90,17 @@ def agree_on_forms(items: Sequence[Item], device_mesh: DeviceMesh) -> list[FormN
                 "nodes as the rank owns, but other ones; give it for the global mesh"
             )
     return [_FORMS[forms.index(1)] for *forms, _ in common.tolist()]
+
+
+def refuse_different(given: Sequence[str], device_mesh: DeviceMesh) -> None:
+    """Raise unless all ranks describe what they give alike. **Collective over `device_mesh`.**
+
+    Raises
+    ------
+    ValueError
+        On every rank.
+    """
+    digest = zlib.crc32("\n".join(given).encode())
+    headers = all_gather_ints([len(given), digest], device_mesh)
+    if bool((headers != headers[0]).any()):
+        raise ValueError(f"the ranks give different data; this one gives {list(given)}")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tensormesh.distributed.collectives import agree
+from tensormesh.distributed.forms import refuse_different
 from tensormesh.mesh.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -51,21 +52,29 @@ def write_pvtu(
 
     Raises
     ------
+    TypeError
+        On every rank, if a field is no tensor.
     ValueError
-        On every rank, if the suffix is not ``.pvtu`` or a length does not fit.
+        On every rank, if the suffix is not ``.pvtu``, a length does not fit, or the ranks give
+        different paths or fields.
     OSError
         On every rank, if a file cannot be written.
     """
-    target = Path(path)
+    target, data = Path(path), point_data or {}
     with agree(dmesh.device_mesh):
+        for name, x in data.items():
+            if not isinstance(x, Tensor):
+                raise TypeError(f"point_data[{name!r}] must be a tensor, got {type(x).__name__}")
         if target.suffix != ".pvtu":
             raise ValueError(f"path = {str(path)!r} must end in .pvtu")
         target.parent.mkdir(parents=True, exist_ok=True)
-    fields = {name: dmesh.part_values(x.detach()) for name, x in (point_data or {}).items()}
+    given = [f"point_data[{name!r}] ({x.dtype})" for name, x in data.items()]
+    refuse_different([f"path = {str(path)!r}", *given], dmesh.device_mesh)
+    fields = {name: dmesh.part_values(x.detach()) for name, x in data.items()}
     with agree(dmesh.device_mesh):
         for i, part in enumerate(dmesh.parts):
-            data = {name: _as_vtk(values[i]) for name, values in fields.items()}
-            _piece(part, data).save(str(_piece_path(target, part.number)))
+            here = {name: _as_vtk(values[i]) for name, values in fields.items()}
+            _piece(part, here).save(str(_piece_path(target, part.number)))
         if dmesh.device_mesh.get_local_rank() == 0:
             first = {name: _as_vtk(values[0]) for name, values in fields.items()}
             _write_index(target, dmesh, first)

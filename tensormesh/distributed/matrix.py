@@ -213,12 +213,15 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
 
         Raises
         ------
-        ValueError
-            If the length fits no form.
+        TypeError, ValueError
+            If `x` is no tensor, or its length fits no form. Ranks do not agree on that, as ghosts
+            are all that a product sends: if only one rank is wrong, the others wait for it.
         """
         if isinstance(x, DTensor):
             return like(x, self @ x.to_local(), self.layout)
         layout = self.layout
+        if not isinstance(x, Tensor):
+            raise TypeError(f"x must be a tensor, got {type(x).__name__}")
         if x.dim() not in (1, 2) or x.shape[0] not in (layout.n_owned, layout.n_local):
             raise ValueError(
                 f"x has shape {tuple(x.shape)}; expected the owned slice [{layout.n_owned}] or "
@@ -316,8 +319,11 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
 
     # -- what a Condenser asks of a matrix ---------------------------------------------------
 
-    def _own_dofs(self, x: Tensor, name: str) -> Tensor:
-        return self.layout.vectors.owned(x, name, self.layout.h)
+    def _own_dofs(self, **given: Tensor | None) -> list[Tensor | None]:
+        return self.layout.vectors.owned_of(given, self.layout.h)
+
+    def _raise_if(self, error: Exception | None) -> None:
+        raise_together(error, self.layout.device_mesh)
 
     def _column_values(self, x: Tensor) -> Tensor:
         return self.layout.with_ghosts(x)

@@ -4,6 +4,7 @@ import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,6 +64,8 @@ class DistributedMesh:
 
     Raises
     ------
+    TypeError
+        On every rank: no mesh, one of half precision, weights that are no tensor.
     ValueError
         On every rank: unknown method, a number of parts below 1, above the number of cells or other
         than the number of ranks, a wrong number of devices, an unknown ownership, a mesh without
@@ -99,6 +102,13 @@ class DistributedMesh:
         with agree(self.device_mesh):
             if not isinstance(mesh, Mesh):
                 raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
+            if mesh.dtype not in (torch.float32, torch.float64):
+                raise TypeError(
+                    f"mesh.points are {mesh.dtype}: take mesh.float() or mesh.double(), the sums "
+                    "of an assembly need their digits"
+                )
+            if weights is not None and not isinstance(weights, Tensor):
+                raise TypeError(f"weights must be a tensor, got {type(weights).__name__}")
             self.num_partitions = self._number_of_parts(num_partitions)
             self.devices = self._devices(devices)
             self.one_thread_a_part = devices is not None or len(set(self.devices)) > 1
@@ -123,12 +133,13 @@ class DistributedMesh:
 
     # -- construction ----------------------------------------------------------------------
 
-    def _number_of_parts(self, given: int | None) -> int:
+    def _number_of_parts(self, given: Any) -> int:
         size = self.device_mesh.size()
         if given is None:
             return size if self.in_job else (torch.cuda.device_count() or 2)
-        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
             raise ValueError(f"num_partitions must be an integer >= 1, got {given!r}")
+        given = int(given)
         if self.in_job and given != size:
             raise ValueError(
                 f"num_partitions = {given}, but the device mesh has {size} ranks: leave it out, or "

@@ -1,7 +1,9 @@
 """`VectorMap`: data in any of the forms that a user may have it in, as this rank's slices."""
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from tensormesh.distributed.collectives import (
     replicated,
 )
 from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.forms import FormName, Item, agree_on_forms
+from tensormesh.distributed.forms import FormName, Item, agree_on_forms, refuse_different
 from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.index_map import IndexMap
 
@@ -52,7 +54,7 @@ class VectorMap:
         self.index_map, self.halo, self.device_mesh = index_map, halo, device_mesh
         self.n_global, self.part_to_local = n_global, part_to_local
 
-    def item(self, x: Tensor, name: str, h: int = 1) -> Item:
+    def item(self, x: Any, name: str, h: int = 1) -> Item:
         """`x` with the lengths of the forms that it may have here."""
         lengths: dict[FormName, int] = {"global": self.n_global * h}
         if self.part_to_local is not None:
@@ -72,10 +74,25 @@ class VectorMap:
 
         Raises
         ------
-        ValueError
-            On every rank, if the length fits no form on one of them.
+        TypeError, ValueError
+            On every rank, if it is no tensor, or its length fits no form, on one of them.
         """
         (form,) = agree_on_forms([self.item(x, name, h)], self.device_mesh)
+        return self._owned(x, form, h)
+
+    def owned_of(self, given: Mapping[str, Tensor | None], h: int = 1) -> list[Tensor | None]:
+        """Owned slices of several data, by name, in any form; None stays None. **Collective.**
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `owned`; also if only some ranks have None.
+        """
+        items = [self.item(x, name, h) for name, x in given.items() if x is not None]
+        forms = iter(agree_on_forms(items, self.device_mesh))
+        return [None if x is None else self._owned(x, next(forms), h) for x in given.values()]
+
+    def _owned(self, x: Tensor, form: FormName, h: int) -> Tensor:
         rows = x.to(self.index_map.device).reshape(-1, h, *x.shape[1:])
         if form == "global":
             rows = replicated(rows, self.device_mesh)[self.index_map.owned_ids]
@@ -138,8 +155,9 @@ class VectorMap:
 
     def _width(self, owned: Tensor) -> int:
         """Unknowns an index, agreed upon: a rank that owns nothing cannot tell by itself."""
+        self._check_tensors(owned)
         n = self.index_map.n_owned
-        h = owned.shape[0] // n if n else 0
+        h = owned.shape[0] // n if n and owned.dim() else 0
         fits = owned.dim() > 0 and owned.shape[0] == h * n
         error = ValueError(
             f"a vector of shape {tuple(owned.shape)} is no owned slice: this rank owns {n} indices"
@@ -151,30 +169,56 @@ class VectorMap:
 
     def scatter(self, vector: Tensor) -> Tensor:
         """Owned slice of ``[n_global * h, ...]``, which every rank has. **Collective.**"""
-        h, rest = divmod(vector.shape[0], max(self.n_global, 1))
+        self._check_tensors(vector)
+        h, rest = divmod(vector.shape[0] if vector.dim() else 0, max(self.n_global, 1))
         error = ValueError(
-            f"a vector of length {vector.shape[0]} is no multiple of {self.n_global} global indices"
+            f"a vector of shape {tuple(vector.shape)} does not have a multiple of "
+            f"{self.n_global} entries, the global indices"
         )
         raise_together(error if rest or (h == 0 and self.n_global) else None, self.device_mesh)
         rows = vector.to(self.index_map.device).reshape(self.n_global, h, *vector.shape[1:])
         return replicated(rows, self.device_mesh)[self.index_map.owned_ids].flatten(0, 1)
 
     def dot(self, x: Tensor, y: Tensor) -> Tensor:
-        """``sum conj(x) y`` over all ranks. **Collective.**"""
+        """``sum conj(x) y`` over all ranks. **Collective.**
+
+        Raises
+        ------
+        TypeError, ValueError
+            On every rank, if on one of them `x` or `y` is no tensor, or their shapes differ; or if
+            the ranks have different dtypes.
+        """
+        self._check_reduced(x, y)
         return all_reduce_sum((x.conj() * y).sum(), self.device_mesh)
 
     def norm(self, x: Tensor) -> Tensor:
-        """Euclidean norm over all ranks. **Collective.**"""
+        """Euclidean norm over all ranks; raises as `dot`. **Collective.**"""
+        self._check_reduced(x)
         return all_reduce_sum((x.conj() * x).real.sum(), self.device_mesh).sqrt()
 
     def sum(self, x: Tensor) -> Tensor:
-        """Sum over all ranks. **Collective.**"""
+        """Sum over all ranks; raises as `dot`. **Collective.**"""
+        self._check_reduced(x)
         return all_reduce_sum(x.sum(), self.device_mesh)
 
     def mean(self, x: Tensor) -> Tensor:
-        """Mean over all entries of all ranks. **Collective.**"""
+        """Mean over all entries of all ranks; raises as `dot`. **Collective.**"""
+        total = self.sum(x)
         count = all_reduce_sum(
             torch.tensor(float(math.prod(x.shape)), dtype=torch.float64, device=x.device),
             self.device_mesh,
         )
-        return self.sum(x) / count.to(x.real.dtype)
+        return total / count.to(x.real.dtype)
+
+    def _check_reduced(self, *vectors: Tensor) -> None:
+        """Refuse slices that cannot be reduced together; of which vector they are is not asked."""
+        self._check_tensors(*vectors)
+        shapes = [tuple(x.shape) for x in vectors]
+        error = ValueError(f"slices of shapes {shapes} do not fit together: give one form of both")
+        raise_together(error if len(set(shapes)) > 1 else None, self.device_mesh)
+        refuse_different([str(x.dtype) for x in vectors], self.device_mesh)
+
+    def _check_tensors(self, *vectors: Tensor) -> None:
+        kinds = [type(x).__name__ for x in vectors if not isinstance(x, Tensor)]
+        error = TypeError(f"expected a vector as a tensor, got {', '.join(kinds)}")
+        raise_together(error if kinds else None, self.device_mesh)

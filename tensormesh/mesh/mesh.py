@@ -126,6 +126,8 @@ class Mesh(GeneratorMethods, nn.Module):
         ------
         ValueError, KeyError
             As the constructor.
+        TypeError
+            If points or cells are no tensors, points are complex, or indices no integers.
 
         Examples
         --------
@@ -133,6 +135,9 @@ class Mesh(GeneratorMethods, nn.Module):
         >>> Mesh.from_arrays(points, {"triangle": torch.tensor([[0, 1, 2]])}).n_elements
         1
         """
+        if not isinstance(points, Tensor) or points.is_complex():
+            kind = points.dtype if isinstance(points, Tensor) else type(points).__name__
+            raise TypeError(f"points must be a real tensor, got {kind}.")
         points = points if points.is_floating_point() else points.double()
         device = points.device
         return cls(
@@ -524,6 +529,8 @@ def _same(cells: list[Tensor], others: list[Tensor]) -> bool:
 
 def _indices(tensors: Mapping[str, Tensor] | None, device: torch.device) -> ByType:
     for kind, index in (tensors or {}).items():
+        if not isinstance(index, Tensor):
+            raise TypeError(f"Indices on {kind!r} must be a tensor, got {type(index).__name__}.")
         if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
             raise TypeError(f"Indices on {kind!r} must be integers, got {index.dtype}.")
     return {k: t.to(device, torch.int64) for k, t in (tensors or {}).items()}

@@ -152,13 +152,16 @@ class Condenser(nn.Module):
 
     def _reduced(self, rhs: Tensor | None, elimination: Elimination) -> Tensor:
         coupling = self._known_coupling()
-        prescribed = self._prescribed(elimination)
+        rhs, prescribed = elimination.own(rhs=rhs, dirichlet_value=self._full_value())
         if rhs is None:
             reduced = coupling.new_zeros(elimination.n_free)
         else:
-            reduced = elimination.own(rhs, "rhs")[elimination.free]
+            reduced = rhs[elimination.free]
         if prescribed is None:
             return reduced.to(torch.promote_types(reduced.dtype, coupling.dtype))
+        # What is prescribed counts where the mask is set; elsewhere it may be anything, even NaN.
+        zero = torch.zeros((), dtype=prescribed.dtype, device=prescribed.device)
+        prescribed = torch.where(elimination.constrained, prescribed, zero)
         columns = elimination.column_values(
             prescribed.to(torch.promote_types(prescribed.dtype, coupling.dtype))
         )
@@ -166,14 +169,6 @@ class Condenser(nn.Module):
         dtype = torch.promote_types(reduced.dtype, terms.dtype)
         terms = _beside(terms, reduced).expand(-1, *reduced.shape[1:])
         return reduced.to(dtype).index_add(0, elimination.coupling_row, -terms.to(dtype))
-
-    def _prescribed(self, elimination: Elimination) -> Tensor | None:
-        full = self._full_value()
-        if full is None:
-            return None
-        value = elimination.own(full, "dirichlet_value")
-        mask = elimination.own(self.dirichlet_mask, "dirichlet_mask")
-        return torch.where(mask, value, torch.zeros((), dtype=value.dtype, device=value.device))
 
     def recover(self, u_i: Tensor) -> Tensor:
         """Full solution from the reduced one, ``[N_i, ...]``, with the prescribed values put in.
@@ -184,15 +179,14 @@ class Condenser(nn.Module):
         ------
         RuntimeError
             Before a first call with a matrix.
-        ValueError
-            If `u_i` has another length.
+        TypeError, ValueError
+            If `u_i` is no tensor, or has another length.
         """
         elimination = self._known()
         full = self.prolong(u_i)
-        value = self._full_value()
-        if value is None:
+        (prescribed,) = elimination.own(dirichlet_value=self._full_value())
+        if prescribed is None:
             return full
-        prescribed = elimination.own(value, "dirichlet_value")
         dtype = torch.promote_types(full.dtype, prescribed.dtype)
         constrained = _beside(elimination.constrained, full)
         return torch.where(constrained, _beside(prescribed, full).to(dtype), full.to(dtype))
@@ -201,7 +195,8 @@ class Condenser(nn.Module):
         """Entries of `f` at the unknowns that stay; before any call, at those not constrained."""
         elimination = self._elimination
         if elimination is not None:
-            return elimination.own(f, "f")[elimination.free]
+            own: Tensor = elimination.own(f=f)[0][elimination.free]
+            return own
         if f.shape[:1] != self.dirichlet_mask.shape:
             raise ValueError(
                 f"f has shape {tuple(f.shape)}; the mask has {self.dirichlet_mask.numel()} unknowns"
@@ -212,9 +207,11 @@ class Condenser(nn.Module):
         """Full vector with `f_i` at the unknowns that stay and zero elsewhere; see `restrict`."""
         known = self._elimination
         free = ~self.dirichlet_mask if known is None else known.free
-        n_free = int(free.sum())
-        if f_i.shape[0] != n_free:
-            raise ValueError(f"the reduced vector has {f_i.shape[0]} entries, expected {n_free}")
+        error = _misfit(f_i, int(free.sum()))
+        if known is not None:
+            known.raise_if(error)
+        elif error is not None:
+            raise error
         full = f_i.new_zeros(free.numel(), *f_i.shape[1:])
         return full.index_put((free.nonzero().flatten(),), f_i)
 
@@ -314,6 +311,15 @@ class Condenser(nn.Module):
         if self._elimination is None:
             raise RuntimeError("call the condenser with a matrix first: condenser(K, rhs)")
         return self._elimination
+
+
+def _misfit(x: Any, n: int) -> TypeError | ValueError | None:
+    """What is wrong with `x` as a vector of `n` unknowns that stay."""
+    if not isinstance(x, Tensor):
+        return TypeError(f"the reduced vector must be a tensor, got {type(x).__name__}")
+    if x.dim() and x.shape[0] == n:
+        return None
+    return ValueError(f"the reduced vector has shape {tuple(x.shape)}, expected {n} entries")
 
 
 def _beside(x: Tensor, other: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ class Elimination:
             raise ValueError(f"K must be square, got shape {tuple(K.shape)}")
         self._key = key
         self._matrix = K.detach()
-        self.constrained: Tensor = K._own_dofs(key[1], "dirichlet_mask")
+        self.constrained: Tensor = K._own_dofs(dirichlet_mask=key[1])[0]
         without_equation = K._rows_without_entries()
         self.free = ~(self.constrained | without_equation)
         self.n_free = int(self.free.sum())
@@ -60,7 +60,11 @@ class Elimination:
         layout, mask, version = self._key
         return key[1] is mask and key[2] == version and key[0] == layout
 
-    def own(self, x: Tensor, name: str) -> Tensor:
-        """`x`, in any form, as the rows of the matrix see it."""
-        own: Tensor = self._matrix._own_dofs(x, name)
+    def own(self, **given: Tensor | None) -> list[Any]:
+        """Data by name, in any form, as the rows of the matrix see them; None stays None."""
+        own: list[Any] = self._matrix._own_dofs(**given)
         return own
+
+    def raise_if(self, error: Exception | None) -> None:
+        """Raise `error` if there is one; of a sharded matrix, on all ranks that of any."""
+        self._matrix._raise_if(error)

@@ -222,8 +222,11 @@ class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, SparseTensor
 
     # -- what a Condenser asks of a matrix (the distributed matrix answers the same) ---------
 
-    def _own_dofs(self, x: Tensor, name: str) -> Tensor:
-        """`x` given per unknown, as this matrix's rows see it."""
+    def _own_dofs(self, **given: Tensor | None) -> list[Tensor | None]:
+        """Data per unknown, by name, as this matrix's rows see them; None stays None."""
+        return [None if x is None else self._own(x, name) for name, x in given.items()]
+
+    def _own(self, x: Tensor, name: str) -> Tensor:
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
         if x.dim() == 0 or x.shape[0] != self.shape[0]:
@@ -231,6 +234,11 @@ class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, SparseTensor
                 f"{name} has shape {tuple(x.shape)}; the matrix has {self.shape[0]} unknowns"
             )
         return x.to(self.values.device)
+
+    def _raise_if(self, error: Exception | None) -> None:
+        """Raise `error`, if there is one, wherever this matrix lives."""
+        if error is not None:
+            raise error
 
     def _rows_without_entries(self) -> Tensor:
         """Bool per row: unknowns without an equation."""

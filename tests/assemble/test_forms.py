@@ -382,6 +382,19 @@ def test_an_error_of_the_form_itself_comes_through(element):
         element(func=lambda u, v: u * v * (1 / 0))
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda u, v, x: u * v if x[0] > 0.5 else 2 * u * v,
+        lambda u, v, x: u * v * float(x[0]),
+        lambda u, v, x: u * v * x[0].item(),
+    ],
+)
+def test_forms_that_read_a_value_are_told_what_to_write(element, form):
+    with pytest.raises(FormError, match=r"<lambda> needs the value of a tensor.*torch\.where"):
+        element(func=form)
+
+
 def test_lengths_are_checked(mesh, element, node):
     n, n_cells = mesh.n_points, mesh.n_elements
     with pytest.raises(ValueError, match=rf"point_data\['w'\].*{n}"):
@@ -420,6 +433,8 @@ def test_construction_is_checked(mesh, family):
         family.from_mesh(mesh, colour="red")
     with pytest.raises(ValueError, match="no cells"):
         family.from_mesh(Mesh.from_arrays(torch.rand(3, 2), {}))
+    with pytest.raises(TypeError, match=r"must be a Mesh, got list.*distributed"):
+        family.from_mesh([mesh])
 
 
 def test_from_assembler_needs_one_of_the_same_family(element, node):
@@ -515,6 +530,16 @@ def test_degenerate_cell_is_named(kind):
     broken = Mesh.from_arrays(points, {kind: torch.cat([cells, flat])})
     with pytest.raises(ValueError, match=rf"1 cells.*{kind}.*cell {len(cells)}\)"):
         MassElementAssembler.from_mesh(broken)()
+
+
+@pytest.mark.parametrize("kind", ["triangle", "quad", "tetra", "wedge18"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_points_that_are_no_numbers_are_refused_in_a_call(kind, bad):
+    mesh = distorted(kind)
+    points = mesh.points.clone()
+    points[mesh.cells[kind][2, 0], 0] = bad
+    with pytest.raises(ValueError, match="not finite"):
+        MassElementAssembler.from_mesh(mesh)(points=points)
 
 
 def test_quad_in_file_order_has_its_area_and_a_crossed_one_is_refused():

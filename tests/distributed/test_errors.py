@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import tensormesh as tm
+from tensormesh.distributed import distributed
 from tensormesh.distributed.collectives import all_reduce_sum
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tests.distributed.cases import Flux, Transport, data_of, mesh_of, outcome
@@ -207,6 +208,45 @@ def mask(c: Context, wrong: bool) -> Any:
     return tm.Condenser(longer(c.mesh.boundary_mask, wrong))(c.K, c.b)
 
 
+def right_hand_side(c: Context, wrong: bool) -> Any:
+    return tm.Condenser(c.mesh.boundary_mask)(c.K, if_(wrong, [1.0], c.b))
+
+
+def reduced_vector(c: Context, wrong: bool) -> Any:
+    condenser = tm.Condenser(c.mesh.boundary_mask)
+    return condenser.recover(longer(condenser(c.K, c.b)[1], wrong))
+
+
+def reduced_number(c: Context, wrong: bool) -> Any:
+    condenser = tm.Condenser(c.mesh.boundary_mask)
+    return condenser.recover(if_(wrong, 0.0, condenser(c.K, c.b)[1]))
+
+
+def argument_of_a_call(c: Context, wrong: bool) -> Any:
+    return distributed(tm.MassElementAssembler).from_mesh(c.dmesh)(**if_(wrong, {"data": {}}, {}))
+
+
+def instance_for_a_class(c: Context, wrong: bool) -> Any:
+    made = tm.MassElementAssembler.from_mesh(c.mesh)
+    return tm.distributed_element_assemble(if_(wrong, made, type(made)), c.dmesh)
+
+
+def right_hand_side_somewhere(c: Context, wrong: bool) -> Any:
+    return tm.Condenser(c.mesh.boundary_mask)(c.K, if_(wrong, None, c.b))
+
+
+def values_somewhere(c: Context, wrong: bool) -> Any:
+    value = if_(wrong, None, torch.ones(c.mesh.n_points, dtype=torch.float64))
+    return tm.Condenser(c.mesh.boundary_mask, value)(c.K, c.b)
+
+
+def new_values_somewhere(c: Context, wrong: bool) -> Any:
+    condenser = tm.Condenser(c.mesh.boundary_mask)
+    u_i = condenser(c.K, c.b)[1]
+    condenser.update_dirichlet(if_(wrong, torch.ones(c.mesh.n_points, dtype=torch.float64), None))
+    return condenser.recover(u_i)
+
+
 # Name: (case, exception, part of its text).
 CASES: dict[str, tuple[Case, str, str]] = {
     "method": (
@@ -322,6 +362,46 @@ CASES: dict[str, tuple[Case, str, str]] = {
     "nan load": (nan_load, "ValueError", "NaN"),
     "wrong load": (wrong_load, "ValueError", "b has shape"),
     "constraints": (mask, "ValueError", "dirichlet_mask"),
+    "right-hand side": (right_hand_side, "TypeError", "rhs must be a tensor, got list"),
+    "reduced vector": (reduced_vector, "ValueError", "the reduced vector has shape"),
+    "reduced number": (reduced_number, "TypeError", "the reduced vector must be a tensor"),
+    "argument of a call": (argument_of_a_call, "TypeError", "'data'"),
+    "instance": (instance_for_a_class, "TypeError", "assembler_cls"),
+    "list of weights": (
+        lambda c, wrong: c.cut(c.mesh, weights=if_(wrong, [1.0] * 60, torch.ones(60))),
+        "TypeError",
+        "weights must be a tensor",
+    ),
+    "half precision": (
+        lambda c, wrong: c.cut(if_(wrong, mesh_of("tri").half(), c.mesh)),
+        "TypeError",
+        "float16",
+    ),
+    "iterations of text": (solve(maxiter="many"), "TypeError", "maxiter"),
+    "dot": (
+        lambda c, wrong: c.dmesh.dot(c.b, longer(c.b, wrong)),
+        "ValueError",
+        "do not fit together",
+    ),
+    "dot with one number": (
+        lambda c, wrong: c.dmesh.dot(c.b, if_(wrong, torch.ones(1), c.b)),
+        "ValueError",
+        "do not fit together",
+    ),
+    "norm": (lambda c, wrong: c.dmesh.norm(if_(wrong, [1.0], c.b)), "TypeError", "got list"),
+    "sum": (lambda c, wrong: c.dmesh.sum(if_(wrong, 1.0, c.b)), "TypeError", "got float"),
+    "mean": (lambda c, wrong: c.dmesh.mean(if_(wrong, None, c.b)), "TypeError", "NoneType"),
+    "gather": (lambda c, wrong: c.dmesh.gather(if_(wrong, [1.0], c.b)), "TypeError", "got list"),
+    "scatter": (
+        lambda c, wrong: c.dmesh.scatter(if_(wrong, [1.0], c.mesh.points[:, 0])),
+        "TypeError",
+        "got list",
+    ),
+    "scatter of a number": (
+        lambda c, wrong: c.dmesh.scatter(if_(wrong, torch.tensor(1.0), c.mesh.points[:, 0])),
+        "ValueError",
+        "global indices",
+    ),
 }
 # Wrong only because the ranks differ.
 DIFFERENT: dict[str, tuple[Case, str, str]] = {
@@ -344,6 +424,19 @@ DIFFERENT: dict[str, tuple[Case, str, str]] = {
     "iterations": (solve(maxiter=1), "ValueError", "different options"),
     "precision": (single_load, "ValueError", "different options"),
     "guess": (guess_somewhere, "ValueError", "different options"),
+    "right-hand side somewhere": (right_hand_side_somewhere, "ValueError", "different data"),
+    "values": (values_somewhere, "ValueError", "different data"),
+    "new values": (new_values_somewhere, "ValueError", "different data"),
+    "dot of different dtypes": (
+        lambda c, wrong: c.dmesh.dot(c.b, if_(wrong, c.b.float(), c.b)),
+        "ValueError",
+        "different data",
+    ),
+    "sum of different dtypes": (
+        lambda c, wrong: c.dmesh.sum(if_(wrong, c.b.float(), c.b)),
+        "ValueError",
+        "different data",
+    ),
 }
 
 

@@ -147,12 +147,18 @@ def failures(device_mesh: DeviceMesh, folder: Path) -> dict[str, Any]:
     (folder / "file").touch()
     on_one = torch.ones(n_owned + 1 if rank == 1 else n_owned)
     waves = torch.ones(n_owned, dtype=torch.complex128)
+    u = torch.ones(n_owned)
     return {
         "suffix": outcome(dmesh.write, folder / "mesh.vtu"),
         "suffix on one rank": outcome(dmesh.write, folder / f"m.{'vtu' if rank == 1 else 'pvtu'}"),
         "length on one rank": outcome(dmesh.write, folder / "a.pvtu", {"u": on_one}),
         "complex": outcome(dmesh.write, folder / "b.pvtu", {"u": waves}),
         "folder is a file": outcome(dmesh.write, folder / "file" / "mesh.pvtu"),
+        "list on one rank": outcome(dmesh.write, folder / "c.pvtu", {"u": [1] if rank == 1 else u}),
+        "fields": outcome(dmesh.write, folder / "d.pvtu", None if rank == 1 else {"u": u}),
+        "names": outcome(dmesh.write, folder / "e.pvtu", {"w" if rank == 1 else "u": u}),
+        "dtypes": outcome(dmesh.write, folder / "f.pvtu", {"u": u.double() if rank == 1 else u}),
+        "paths": outcome(dmesh.write, folder / f"{rank}.pvtu", {"u": u}),
     }
 
 
@@ -164,6 +170,11 @@ def test_every_rank_raises_what_is_wrong_on_one(ranks: RankPool, tmp_path: Path)
         "length on one rank": ("ValueError", "owned slice"),
         "complex": ("ValueError", "complex"),
         "folder is a file": ("FileExistsError", "file"),
+        "list on one rank": ("TypeError", "point_data['u'] must be a tensor, got list"),
+        "fields": ("ValueError", "different data"),
+        "names": ("ValueError", "different data"),
+        "dtypes": ("ValueError", "different data"),
+        "paths": ("ValueError", "different data"),
     }.items():
         for rank, by_what in enumerate(found):
             raised = by_what[what]

@@ -201,6 +201,24 @@ def test_indices_must_be_integers():
         Mesh.from_arrays(torch.rand(3, 2), {"triangle": torch.tensor([[0.0, 1.0, 2.0]])})
 
 
+@pytest.mark.parametrize(
+    ("points", "cells", "message"),
+    [
+        (
+            torch.rand(3, 2, dtype=torch.complex64),
+            {},
+            "points must be a real tensor, got .*complex64",
+        ),
+        ([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], {}, "points must be a real tensor, got list"),
+        (np.zeros((3, 2)), {}, "points must be a real tensor, got ndarray"),
+        (torch.rand(3, 2), {"triangle": [[0, 1, 2]]}, "'triangle' must be a tensor, got list"),
+    ],
+)
+def test_arrays_must_be_tensors(points, cells, message):
+    with pytest.raises(TypeError, match=message):
+        Mesh.from_arrays(points, cells)
+
+
 def test_unknown_and_serendipity_types_are_refused():
     with pytest.raises(KeyError, match="polygon"):
         Mesh(meshio.Mesh(POINTS, [("polygon", [[0, 1, 2, 3]])]))
