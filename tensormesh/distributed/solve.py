@@ -5,6 +5,7 @@ import math
 import time
 import warnings
 import zlib
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +18,7 @@ from tensormesh.distributed.krylov import Solution, cg
 from tensormesh.distributed.krylov.solution import Dots, Operator
 from tensormesh.distributed.preconditioner import Jacobi
 from tensormesh.distributed.product import ShardedProduct
+from tensormesh.distributed.units import times_power, unit_exponents
 from tensormesh.distributed.vector_map import VectorMap
 from tensormesh.errors import NotConvergedError, SingularMatrixError, SolveError
 from tensormesh.sparse.solve_info import SolveInfo
@@ -82,16 +84,22 @@ def _iterate(
 ) -> tuple[Tensor, SolveInfo]:
     """Check the system, iterate, and report."""
     start = time.perf_counter()
+    M: Operator | None = None if preconditioner == "none" else Jacobi(A)
+    of_A, of_b = unit_exponents([A.values, b], A.layout.device_mesh)
+    if of_A:
+        A = A._with_values(times_power(A.values, -of_A))
+        M = None if M is None else Jacobi(A)
+    b, atol = times_power(b, -of_b), math.ldexp(atol, -of_b)
+    x0 = None if x0 is None else times_power(x0, of_A - of_b)
     product = ShardedProduct(A.layout, A.values)
     dots = _dots(A.layout.vectors)
-    M: Operator | None = None if preconditioner == "none" else Jacobi(A)
     _check_symmetric(product, b, dots, A.layout.owned_dofs)
     _check_translations_held(A, product, b)
     solution = cg(product, b, M, dots=dots, rtol=rtol, atol=atol, maxiter=maxiter, x0=x0)
     name = "none" if M is None else "jacobi"
     info = _report(solution, name, time.perf_counter() - start)
     logger.info("%s", info)
-    return solution.x, info
+    return times_power(solution.x, of_b - of_A), info
 
 
 def _dots(vectors: VectorMap) -> Dots:
@@ -119,6 +127,14 @@ def _check_options(
     for name, (value, allowed) in choices.items():
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    numbers: dict[str, tuple[object, type, str]] = {
+        "rtol": (rtol, Real, "a number"),
+        "atol": (atol, Real, "a number"),
+        "maxiter": (1 if maxiter is None else maxiter, Integral, "an integer or None"),
+    }
+    for name, (number, kind, expected) in numbers.items():
+        if not isinstance(number, kind):
+            raise TypeError(f"{name} must be {expected}, got {number!r}")
     if not (rtol >= 0 and atol >= 0 and max(rtol, atol) > 0):
         raise ValueError(f"rtol = {rtol}, atol = {atol}: give one positive, none negative")
     if maxiter is not None and maxiter < 1:

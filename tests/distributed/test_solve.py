@@ -261,6 +261,38 @@ def rows_somewhere(device_mesh: DeviceMesh) -> tuple[int, float]:
     return len(x), float((dmesh.gather(x) - 3.0).abs().max())
 
 
+def solutions_in_units(
+    device_mesh: DeviceMesh, dtype: torch.dtype, units: list[tuple[int, int]]
+) -> list[Tensor]:
+    """``2**b A x = 2**c b`` for each pair, with a guess and without, times ``2**(b - c)``."""
+    _, A, b, _ = poisson(device_mesh)
+    A, b, found = A.to(dtype=dtype), b.to(dtype), []
+    for of_A, of_b in units:
+        scaled, right = A * 2.0**of_A, b * 2.0**of_b
+        for x0 in (None, right * 2.0**-of_A):
+            x = scaled.solve(right, rtol=1e-4, atol=2.0**of_b * 1e-9, x0=x0)
+            found.append(A.layout.vectors.gather(x) * 2.0 ** (of_A - of_b))
+    return found
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(
+    ("dtype", "units"),
+    [
+        (torch.float64, [(0, 0), (-700, 0), (700, 0), (0, -700), (0, 700), (-300, 300)]),
+        (torch.float32, [(0, 0), (-80, 0), (80, 0), (0, -80), (0, 80), (-45, 45), (80, 40)]),
+    ],
+)
+def test_units_do_not_matter(
+    ranks: RankPool, n: int, dtype: torch.dtype, units: list[tuple[int, int]]
+) -> None:
+    """Powers of two that a user's units may bring, whose squares are beyond the dtype."""
+    for found in ranks(n, solutions_in_units, dtype, units):
+        for plain, guessed in zip(found[2::2], found[3::2], strict=True):
+            assert torch.equal(plain, found[0])
+            assert torch.equal(guessed, found[1])
+
+
 def test_a_rank_without_rows_takes_part(ranks: RankPool) -> None:
     """The projection of a constant is the constant."""
     found = ranks(2, rows_somewhere)
