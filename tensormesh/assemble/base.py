@@ -11,28 +11,22 @@ from torch import Tensor, nn
 
 from tensormesh.assemble.contract import pull_back, reference_matrices
 from tensormesh.assemble.form import CellValues, Form, FormData, promote
-from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
+from tensormesh.assemble.geometry import CellGeometry, Tabulation
 from tensormesh.assemble.integrand import check_linear
 from tensormesh.assemble.per_point import PerQuadraturePoint
+from tensormesh.assemble.sampling import cells_last, gradient, interpolate
 from tensormesh.assemble.separable import Separable, factor, separate
 from tensormesh.assemble.topology import Topology
 from tensormesh.assemble.transformation import Transformation
-from tensormesh.element.cell_type import cell_type
-from tensormesh.element.quadrature import quadrature
+from tensormesh.assemble.workspace import BLOCK_NUMBERS, Workspace
 
 if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
 
-# Cells are integrated in blocks whose largest temporaries have about this many numbers: they stay
-# in the cache of a core, and no call takes more memory than the matrix itself by much.
-_BLOCK_NUMBERS = 1 << 18
 _N_PROBES = 4
-_KEPT_NUMBERS_PER_CELL = 16
-ALL = slice(None)
 
 ElementData = Mapping[str, CellValues | Mapping[str, CellValues]]
 Coefficients = Callable[[Form, Mapping[str, Tensor], int, Tensor], Tensor]
-_Kept = tuple[CellGeometry, Tensor, Tensor | None]
 Contraction = Callable[[Form, Tensor, CellGeometry, Tabulation], Tensor]
 
 
@@ -50,9 +44,7 @@ class Assembler(nn.Module):
         super().__init__()
         self._topology = topology
         self.quadrature_order = _checked_order(quadrature_order)
-        self._geometry: dict[str, tuple[Tensor, int, CellGeometry]] = {}
-        self._tables: dict[str, Tabulation] = {}
-        self._pulled: dict[tuple[str, tuple[bool, ...]], _Kept] = {}
+        self._workspace = Workspace(self.quadrature_order)
 
     @classmethod
     def from_mesh(
@@ -101,8 +93,7 @@ class Assembler(nn.Module):
                 f"{cls.__name__}.from_assembler needs a {family.__name__}, got {other!r}"
             )
         made = cls._create(other._topology, other.quadrature_order, args, kwargs, source=other)
-        made._geometry, made._tables = other._geometry, other._tables
-        made._pulled = other._pulled
+        made._workspace = other._workspace
         return made
 
     @classmethod
@@ -127,7 +118,7 @@ class Assembler(nn.Module):
         return made
 
     def _rebase(self, topology: Topology) -> None:
-        self._topology, self._geometry, self._tables, self._pulled = topology, {}, {}, {}
+        self._topology, self._workspace = topology, Workspace(self.quadrature_order)
 
     def _adopt(self, source: "Assembler | None") -> None:
         """Take over what a subclass keeps beside the topology."""
@@ -182,8 +173,7 @@ class Assembler(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
-        self._topology = self._topology.map(fn)
-        self._geometry, self._tables, self._pulled = {}, {}, {}
+        self._rebase(self._topology.map(fn))
         return self
 
     def type(self, dst_type: torch.dtype | str) -> Self:
@@ -294,51 +284,11 @@ class Assembler(nn.Module):
             )
         return PerQuadraturePoint(x)
 
-    def _degree(self, kind: str) -> int:
-        return max(self.quadrature_order, 2 * cell_type(kind).order)
-
     def _table(self, kind: str) -> Tabulation:
-        known = self._tables.get(kind)
-        like = self.points
-        if known is None or (known.values.dtype, known.values.device) != (like.dtype, like.device):
-            known = tabulation(kind, *quadrature(kind, self._degree(kind)), like)
-            self._tables[kind] = known
-        return known
+        return self._workspace.table(kind, self.points)
 
     def _cell_geometry(self, kind: str) -> CellGeometry:
-        """Geometry of all cells of a type; kept while the coordinates stay as they are."""
-        points = self.points
-        keep = not (points.requires_grad or points.is_inference())
-        known = self._geometry.get(kind)
-        if keep and known and known[0] is points and known[1] == points._version:
-            return known[2]
-        if not keep:
-            return cell_geometry(kind, self._corners(kind), self._table(kind))
-        geometry = self._blockwise_geometry(kind)
-        self._geometry[kind] = (points, points._version, geometry)
-        return geometry
-
-    def _blockwise_geometry(self, kind: str) -> CellGeometry:
-        """Geometry of all cells, computed in blocks that stay in cache."""
-        n, table = self.elements[kind].shape[0], self._table(kind)
-        size = max(1, _BLOCK_NUMBERS // (2 * table.gradients.numel()))
-        measure = inverse = None
-        for start in range(0, max(n, 1), size):
-            block = slice(start, min(start + size, n))
-            numbers = torch.arange(block.start, block.stop, device=self.device)
-            part = cell_geometry(kind, self._corners(kind, block), table, numbers)
-            if measure is None or inverse is None:
-                measure = part.measure.new_empty(*part.measure.shape[:-1], n)
-                inverse = part.inverse.new_empty(*part.inverse.shape[:-1], n)
-            measure[..., block], inverse[..., block] = part.measure, part.inverse
-        if measure is None or inverse is None:
-            raise ValueError("the mesh has no cells")
-        return CellGeometry(measure, inverse)
-
-    def _corners(self, kind: str, cells: Tensor | slice = ALL) -> Tensor:
-        """Node coordinates ``[D, B, E]`` of cells of a type."""
-        columns = self._topology.columns[kind][:, cells]
-        return torch.stack([coordinate[columns] for coordinate in self.points.unbind(1)])
+        return self._workspace.geometry(self._topology, kind)
 
     def _integrals(
         self, form: Form, data: FormData, coefficients: Coefficients, contract: Contraction
@@ -350,8 +300,8 @@ class Assembler(nn.Module):
             width, separable = self._probe(form, data, kind, geometry, table, coefficients)
             kept = None
             if separable is not None:
-                kept = self._pulled_back(form, kind, separable, geometry)
-            size = max(1, _BLOCK_NUMBERS // width)
+                kept = self._workspace.pulled_back(form, kind, separable, geometry)
+            size = max(1, BLOCK_NUMBERS // width)
             for start in range(0, max(n, 1), size):
                 block = slice(start, min(start + size, n))
                 local = geometry.slice(block)
@@ -360,9 +310,10 @@ class Assembler(nn.Module):
                 if separable is not None:
                     s = factor(form, arguments, self.dimension, self.points, separable)
                     if s is not None:
-                        constant = separable.tensor[None, ..., None]
                         of_block = (
-                            pull_back(form, constant, local) if kept is None else kept[..., block]
+                            pull_back(form, separable.constant, local)
+                            if kept is None
+                            else kept[..., block]
                         )
                         by_point = s.view(grid[0], 1, 1, 1, grid[1])
                         tensors = reference_matrices(form, of_block * by_point, table)
@@ -370,30 +321,6 @@ class Assembler(nn.Module):
                     c = coefficients(form, arguments, self.dimension, self.points)
                     tensors = contract(form, cells_last(form, c, grid), local, table)
                 yield kind, block, tensors
-
-    def _pulled_back(
-        self, form: Form, kind: str, separable: Separable, geometry: CellGeometry
-    ) -> Tensor | None:
-        """Coefficients ``P`` on the reference cells, ``[Q or 1, T, A, k, E]``, where they are kept.
-
-        They depend on the mesh alone. They are kept from the second call with one geometry on, if
-        they are small: a mesh that moves in each call would not use them again.
-        """
-        constant = separable.tensor[None, ..., None]
-        known_geometry = self._geometry.get(kind)
-        if known_geometry is None or known_geometry[2] is not geometry:
-            return None
-        if geometry.measure.shape[0] * separable.tensor.numel() > _KEPT_NUMBERS_PER_CELL:
-            return None
-        key = kind, tuple(form.uses(name) for name in ("v", "gradv", "u", "gradu"))
-        known = self._pulled.get(key)
-        if known is None or known[0] is not geometry or not _equal(known[1], constant):
-            self._pulled[key] = (geometry, constant, None)
-            return None
-        if known[2] is None:
-            known = (geometry, constant, pull_back(form, constant, geometry))
-            self._pulled[key] = known
-        return known[2]
 
     def _probe(
         self,
@@ -486,45 +413,6 @@ class Assembler(nn.Module):
         return given.values
 
 
-def cells_last(form: Form, coefficients: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Coefficients ``[Q * E, T, (A,) ...]`` at points as ``[Q, T, (A,) k, E]``.
-
-    The trailing sizes, the block of unknowns, become one axis ``k``.
-    """
-    n_inputs = 2 if form.of_kind("trial") and form.of_kind("test") else 1
-    first = 1 + n_inputs
-    flat = coefficients.flatten(first) if coefficients.dim() > first else coefficients.unsqueeze(-1)
-    return flat.unflatten(0, grid).movedim(1, -1).contiguous()
-
-
-def interpolate(field: Tensor, columns: Tensor, table: Tabulation) -> Tensor:
-    """Values ``[Q, E, ...]`` of nodal data ``[n, ...]`` at the quadrature points of cells.
-
-    Parameters
-    ----------
-    field
-        ``[n, ...]``.
-    columns
-        Nodes of the cells, ``[B, E]``.
-    table
-        Basis at the quadrature points.
-    """
-    nodal = field[columns]
-    values = table.values.to(nodal.dtype) @ nodal.flatten(1)
-    return values.reshape(len(table.weights), *nodal.shape[1:])
-
-
-def gradient(field: Tensor, columns: Tensor, table: Tabulation, geometry: CellGeometry) -> Tensor:
-    """Physical gradients ``[Q, E, ..., D]`` of nodal data; parameters as of `interpolate`."""
-    nodal = field[columns]
-    by_direction = table.gradients.movedim(2, 0).to(nodal.dtype) @ nodal.flatten(1)
-    n_components = math.prod(field.shape[1:])
-    reference = by_direction.reshape(*by_direction.shape[:2], columns.shape[1], n_components)
-    inverse = geometry.inverse.to(nodal.dtype).expand(len(table.weights), -1, -1, -1)
-    physical = torch.einsum("kqer,qkde->qerd", reference, inverse)
-    return physical.reshape(*physical.shape[:2], *field.shape[1:], physical.shape[-1])
-
-
 def _shallow(module: Any) -> Any:
     """Copy of a module and its children whose slots can be changed one by one."""
     made = copy.copy(module)
@@ -532,10 +420,6 @@ def _shallow(module: Any) -> Any:
         made.__dict__[slots] = dict(getattr(module, slots))
     made.__dict__["_modules"] = {k: m and _shallow(m) for k, m in module._modules.items()}
     return made
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype and torch.equal(a, b)
 
 
 def _checked_order(order: int) -> int:

@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
-from tensormesh.assemble.base import ElementData, cells_last
+from tensormesh.assemble.base import ElementData
 from tensormesh.assemble.contract import element_matrices
 from tensormesh.assemble.facet_forms import FacetBlock, FacetForms
 from tensormesh.assemble.form import Form, FormData, bind
 from tensormesh.assemble.integrand import FormError, bilinear_coefficients, check_linear
+from tensormesh.assemble.sampling import cells_last
 from tensormesh.assemble.scatter import scatter
 from tensormesh.sparse.matrix import SparseMatrix
 

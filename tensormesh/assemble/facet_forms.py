@@ -11,6 +11,7 @@ from tensormesh.assemble.base import Assembler, check_project
 from tensormesh.assemble.form import Form, FormData
 from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
 from tensormesh.assemble.topology import Topology
+from tensormesh.assemble.workspace import corners
 from tensormesh.element.facet import facet_quadrature, local_facets
 from tensormesh.mesh.facets import facets_of_cells
 from tensormesh.mesh.mesh import Mesh
@@ -148,8 +149,10 @@ class FacetForms(Assembler):
     def _block(
         self, form: Form, data: FormData, kind: str, facet: int, cells: Tensor
     ) -> FacetBlock:
-        table = tabulation(kind, *facet_quadrature(kind, facet, self._degree(kind)), self.points)
-        geometry = cell_geometry(kind, self._corners(kind, cells), table, cells)
+        table = tabulation(
+            kind, *facet_quadrature(kind, facet, self._workspace.degree(kind)), self.points
+        )
+        geometry = cell_geometry(kind, corners(self._topology, kind, cells), table, cells)
         reference = self.points.new_tensor(local_facets(kind)[facet].normal)
         # Nanson's formula: n ds = det(J) J^-T N dS.
         covector = torch.einsum("qkde,k->qed", geometry.inverse, reference)

@@ -33,6 +33,11 @@ class Separable:
     tensor: Tensor
     pick: tuple[int, int, int]
 
+    @property
+    def constant(self) -> Tensor:
+        """``P`` as coefficients ``[1, T, A, k, 1]`` that are the same everywhere."""
+        return self.tensor[None, ..., None]
+
 
 def separate(coefficients: Tensor) -> Separable | None:
     """``P`` of coefficients ``[N, T, A, ...]`` at some points, None if they have no such structure.

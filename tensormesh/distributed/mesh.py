@@ -90,6 +90,11 @@ class DistributedMesh:
         # Whether this process is one rank of a job, with one part; else it has all parts.
         self.in_job = dist.is_initialized()
         self.device_mesh = as_device_mesh(device_mesh)
+        if self.device_mesh.ndim != 1:
+            raise ValueError(
+                f"device_mesh = {self.device_mesh!r} is not 1-D: pass one of its dimensions, for "
+                "instance device_mesh['domain']"
+            )
         self.method = method
         with agree(self.device_mesh):
             if not isinstance(mesh, Mesh):

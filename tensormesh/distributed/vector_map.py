@@ -1,6 +1,7 @@
 """`VectorMap`: data in any of the forms that a user may have it in, as this rank's slices."""
 
 import math
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -57,7 +58,14 @@ class VectorMap:
         if self.part_to_local is not None:
             lengths["part"] = self.part_to_local.numel() * h
         lengths["owned"] = self.index_map.n_owned * h
-        return Item.of(x, name, lengths)
+        return Item.of(x, name, lengths, self._part_differs)
+
+    @cached_property
+    def _part_differs(self) -> bool:
+        """Whether this rank owns as many nodes as its part has, but other ones."""
+        if self.part_to_local is None or self.part_to_local.numel() != self.index_map.n_owned:
+            return False
+        return bool((self.part_to_local >= self.index_map.n_owned).any())
 
     def owned(self, x: Tensor, name: str, h: int = 1) -> Tensor:
         """Owned slice ``[n_owned * h, ...]`` of `x` in any form. **Collective.**

@@ -160,7 +160,7 @@ class Constructors:
         """
         if not 0 <= density <= 1:
             raise ValueError(f"density must lie between 0 and 1, got {density}")
-        picks = torch.randperm(m * n, device=device)[: round(density * m * n)].sort().values
+        picks = _distinct(m * n, round(density * m * n), device).sort().values
         return picks // max(n, 1), picks % max(n, 1), (m, n)
 
     @classmethod
@@ -223,3 +223,14 @@ class Constructors:
     def combine_matrix(cls, parts: Sequence[Sequence[Entry]]) -> Self:
         """Matrix of blocks; see `combine`."""
         return cls(*block_entries(block_grid(parts)))
+
+
+def _distinct(total: int, k: int, device: Device) -> Tensor:
+    """`k` different numbers below `total`, without a list of all where few are wanted."""
+    if 3 * k >= total:
+        return torch.randperm(total, device=device)[:k]
+    found = torch.empty(0, dtype=torch.int64, device=device)
+    while found.numel() < k:
+        more = torch.randint(total, (k - found.numel(),), device=device)
+        found = torch.cat([found, more]).unique()
+    return found

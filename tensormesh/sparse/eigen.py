@@ -18,14 +18,16 @@ Array = np.ndarray[Any, Any]
 _DENSE = 256
 
 
-def eigsh(pattern: SparsityPattern, values: Tensor, k: int, which: str) -> tuple[Tensor, Tensor]:
+def eigsh(
+    pattern: SparsityPattern, values: Tensor, k: int, which: str, sigma: float | None = None
+) -> tuple[Tensor, Tensor]:
     """Some eigenvalues, in ascending order, and eigenvectors of a Hermitian matrix.
 
     Parameters
     ----------
     pattern, values
         The matrix, one entry a position.
-    k, which
+    k, which, sigma
         As of `SparseMatrix.eigsh`.
 
     Returns
@@ -42,16 +44,21 @@ def eigsh(pattern: SparsityPattern, values: Tensor, k: int, which: str) -> tuple
     n = pattern.shape[0]
     if not 1 <= k <= n:
         raise ValueError(f"k must lie between 1 and the size of the matrix, {n}, got {k}")
-    found: tuple[Tensor, Tensor] = _Eigen.apply(values, pattern, k, which)
+    found: tuple[Tensor, Tensor] = _Eigen.apply(values, pattern, k, which, sigma)
     return found
 
 
 class _Eigen(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, pattern: SparsityPattern, k: int, which: str
+        ctx: Any,
+        values: Tensor,
+        pattern: SparsityPattern,
+        k: int,
+        which: str,
+        sigma: float | None,
     ) -> tuple[Tensor, Tensor]:
-        w, v = _decompose(host_matrix(pattern, values), k, which)
+        w, v = _decompose(host_matrix(pattern, values), k, which, sigma)
         real, like = values.real if values.is_complex() else values, values
         eigenvalues = torch.from_numpy(np.ascontiguousarray(w)).to(real)
         vectors = torch.from_numpy(np.ascontiguousarray(v)).to(like)
@@ -61,40 +68,31 @@ class _Eigen(torch.autograd.Function):
         return eigenvalues, vectors
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         values, vectors = ctx.saved_tensors
         pattern: SparsityPattern = ctx.pattern
         with torch.no_grad():
             of_rows = vectors[pattern.row] * grads[0].to(vectors.dtype)
             found = (of_rows * vectors[pattern.col].conj()).sum(1)
-        return only_first_derivative(found, values, grads[0]), None, None, None
+        return only_first_derivative(found, values, grads[0]), None, None, None, None
 
 
-def _decompose(matrix: sp.csc_array, k: int, which: str) -> tuple[Array, Array]:
+def _decompose(
+    matrix: sp.csc_array, k: int, which: str, sigma: float | None
+) -> tuple[Array, Array]:
     n = matrix.shape[0]
     if n <= _DENSE or k >= n - 1:
         w, v = sl.eigh(matrix.toarray())
-        chosen = np.sort({"LA": _last, "SA": _first}.get(which, _by_size(which))(w, k))
-    elif which == "SM":
-        w, v = spl.eigsh(matrix, k=k, sigma=0.0, which="LM")
-        chosen = np.argsort(w)
-    else:
-        w, v = spl.eigsh(matrix, k=k, which=which)
-        chosen = np.argsort(w)
-    return w[chosen], v[:, chosen]
-
-
-def _first(w: Array, k: int) -> Array:
-    return np.arange(k)
-
-
-def _last(w: Array, k: int) -> Array:
-    return np.arange(len(w) - k, len(w))
-
-
-def _by_size(which: str) -> Any:
-    sign = -1 if which == "LM" else 1
-    return lambda w, k: np.argsort(sign * abs(w), kind="stable")[:k]
+        # What is wanted first has the smallest key.
+        key = {"LA": -w, "SA": w, "LM": -abs(w), "SM": abs(w)}[which]
+        key = key if sigma is None else abs(w - sigma)
+        chosen = np.sort(np.argsort(key, kind="stable")[:k])
+        return w[chosen], v[:, chosen]
+    if which == "SM":
+        which, sigma = "LM", 0.0
+    w, v = spl.eigsh(matrix, k=k, which=which, sigma=sigma)
+    order = np.argsort(w)
+    return w[order], v[:, order]
 
 
 def has_positive_eigenvalues(pattern: SparsityPattern, values: Tensor) -> bool:

@@ -18,6 +18,7 @@ from tensormesh.assemble import (
     base,
     const_node_assembler,
     topology,
+    workspace,
 )
 from tensormesh.mesh.generators import gen_rectangle
 from tests.assemble.entries import entries
@@ -41,6 +42,7 @@ class Reaction(ElementAssembler):
 
 @pytest.mark.parametrize("kind", ["triangle", "quad9", "tetra"])
 def test_new_points_are_used_and_stay(kind):
+    """known-faults | 1: mass summed again with `points = 2 * points`."""
     mesh = filled(kind)
     dim = mesh.dim
     mass, load, boundary = (
@@ -122,6 +124,7 @@ def test_works_under_inference_mode():
 
 
 def test_matrices_of_one_mesh_have_one_pattern():
+    """known-faults | 13: matrices of one mesh from two assemblers have one layout."""
     mesh = mixed()
     K, M = LaplaceElementAssembler.from_mesh(mesh)(), MassElementAssembler.from_mesh(mesh)()
     assert K.pattern is M.pattern
@@ -151,8 +154,8 @@ def test_symbolic_part_is_done_once(monkeypatch):
 def test_geometry_is_computed_once_for_the_same_points(monkeypatch):
     mesh = filled("tetra")
     calls = []
-    original = base.cell_geometry
-    monkeypatch.setattr(base, "cell_geometry", lambda *a: (calls.append(1), original(*a))[1])
+    original = workspace.cell_geometry
+    monkeypatch.setattr(workspace, "cell_geometry", lambda *a: (calls.append(1), original(*a))[1])
     form = MassElementAssembler.from_mesh(mesh)
     form()
     form()
@@ -325,7 +328,7 @@ def test_blocks_of_cells_change_nothing(kind, monkeypatch):
     grids = []
     original = base.cells_last
     monkeypatch.setattr(base, "cells_last", lambda *a: (grids.append(a[-1]), original(*a))[1])
-    monkeypatch.setattr(base, "_BLOCK_NUMBERS", 1)  # one cell a block
+    monkeypatch.setattr(base, "BLOCK_NUMBERS", 1)  # one cell a block
     blocks = form(**data)
     assert len(grids) == mesh.n_elements > 1
     assert {n_cells for _, n_cells in grids} == {1}

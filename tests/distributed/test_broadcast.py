@@ -48,6 +48,7 @@ def outcome(device_mesh: DeviceMesh, factory: Factory) -> tuple[type, str]:
 @pytest.mark.parametrize("call", [run, run_on_torch_mesh])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_factory_runs_on_rank_0_only(ranks: RankPool, n: int, call: Any) -> None:
+    """distributed-api broadcast_from_rank0 | `factory()`: on rank 0 only, its tensor on all."""
     x = torch.arange(6, dtype=torch.int16).view(2, 3)
     for rank, (received, calls) in enumerate(ranks(n, call, Factory(value=x))):
         assert torch.equal(received, x)
@@ -56,6 +57,7 @@ def test_factory_runs_on_rank_0_only(ranks: RankPool, n: int, call: Any) -> None
 
 
 def test_default_is_the_world(ranks: RankPool) -> None:
+    """distributed-api broadcast_from_rank0 | `device_mesh=`: default all ranks."""
     answers = ranks(4, run_on_world, Factory(value=torch.ones(2)))
     assert [(x.tolist(), calls) for x, calls in answers] == [
         ([1.0, 1.0], int(rank == 0)) for rank in range(4)
@@ -66,6 +68,7 @@ def test_default_is_the_world(ranks: RankPool) -> None:
 def test_exception_in_the_factory_is_raised_on_every_rank(
     ranks: RankPool, error: BaseException
 ) -> None:
+    """distributed-api broadcast_from_rank0 | an exception is raised on every rank."""
     assert ranks(3, outcome, Factory(error=error)) == [(type(error), str(error))] * 3
 
 
@@ -76,6 +79,7 @@ def test_result_that_is_no_tensor_is_refused_on_every_rank(ranks: RankPool) -> N
 
 
 def test_without_a_process_group_it_is_the_factory() -> None:
+    """distributed-api broadcast_from_rank0 | no group: it is `factory()`."""
     x = torch.ones(3)
     assert broadcast_from_rank0(lambda: x) is x
     assert broadcast_from_rank0(lambda: x, dst_device="meta").device.type == "meta"
@@ -87,4 +91,5 @@ def to_meta(device_mesh: DeviceMesh, x: Tensor) -> tuple[str, int]:
 
 
 def test_placement_can_be_chosen(ranks: RankPool) -> None:
+    """distributed-api broadcast_from_rank0 | `dst_device`: where the result is placed."""
     assert ranks(2, to_meta, torch.ones(3)) == [("meta", 3)] * 2

@@ -516,6 +516,7 @@ def late_rank(device_mesh: DeviceMesh, operation: str) -> Any:
 
 @pytest.mark.parametrize("operation", ["all_reduce", "all_to_all", "all_gather", "broadcast"])
 def test_timeout_names_operation_group_and_rank(ranks: RankPool, operation: str) -> None:
+    """device-mesh Beyond | time-out: an error that names operation, group and rank."""
     messages = ranks(4, late_rank, operation)
     for rank in (0, 1, 3):
         assert f"{operation} failed on rank {rank}" in messages[rank]

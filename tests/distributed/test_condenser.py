@@ -99,6 +99,7 @@ def sides(kind: str) -> Tensor:
 @pytest.mark.parametrize("form", ["global", "part", "owned"])
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_the_reduced_system_is_the_serial_one(ranks: RankPool, n: int, form: str) -> None:
+    """distributed-api Boundary conditions | mask and value: global, for the part, or owned."""
     assert_parity(ranks, n, "mixed", "metis", sides("mixed"), form)
 
 
@@ -169,6 +170,9 @@ def again(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_it_can_be_called_again(ranks: RankPool, n: int) -> None:
+    """distributed-api Boundary conditions | called again with new values or a new matrix.
+    known-faults | 31: `Condenser` on a distributed matrix, twice: works, sharded.
+    """
     mesh = mesh_of("mixed")
     K = Reaction.from_mesh(mesh)(**two_fields(mesh))
     f, mask, g = right_hand_side(mesh), sides("mixed"), prescribed(mesh)
@@ -234,6 +238,7 @@ def wrong_lengths(device_mesh: DeviceMesh, bad_rank: int | None) -> dict[str, An
 def test_a_length_that_fits_nothing_is_refused_on_every_rank(
     ranks: RankPool, bad_rank: int | None
 ) -> None:
+    """distributed-api Boundary conditions | a length that fits none is a `ValueError`."""
     for got in ranks(3, wrong_lengths, bad_rank):
         for name in ("mask", "rhs"):
             assert got[name][0] == "ValueError"
@@ -259,6 +264,7 @@ def sizes_sent(device_mesh: DeviceMesh) -> tuple[int, int, int]:
 
 
 def test_nothing_is_gathered(ranks: RankPool) -> None:
+    """distributed-api Boundary conditions | nothing is gathered."""
     for symbolic, numeric, n_points in ranks(3, sizes_sent):
         assert symbolic <= 0.6 * n_points  # renumbering sends an id for each free unknown, once
         assert numeric <= 0.1 * n_points

@@ -60,6 +60,7 @@ def calls(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_the_class_assembles_in_parallel(ranks: RankPool, n: int) -> None:
+    """distributed-api @distributed | `Distributed<Name>`: form, parameters, data, `func=`."""
     mesh = mesh_of("tri")
     K = tm.LaplaceElementAssembler.from_mesh(mesh)().to_dense()
     M = tm.MassElementAssembler.from_mesh(mesh)().to_dense()
@@ -80,6 +81,7 @@ def test_the_class_assembles_in_parallel(ranks: RankPool, n: int) -> None:
 
 
 def test_the_original_class_is_untouched() -> None:
+    """distributed-api @distributed | the original class is untouched."""
     before = dict(vars(Diffusion))
     made = distributed(Diffusion)
     assert dict(vars(Diffusion)) == before
@@ -90,5 +92,6 @@ def test_the_original_class_is_untouched() -> None:
 
 @pytest.mark.parametrize("wrong", [tm.Mesh, int, mass, "Diffusion", tm.Condenser, None])
 def test_anything_else_is_refused(wrong: Any) -> None:
+    """distributed-api @distributed | `TypeError`: for anything else."""
     with pytest.raises(TypeError, match="distributed"):
         distributed(wrong)

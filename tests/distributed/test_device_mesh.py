@@ -95,6 +95,9 @@ def init_outcome(
 def test_wrong_input_to_init_device_mesh(
     ranks: RankPool, args: tuple[Any, ...], error: type, parts: list[str]
 ) -> None:
+    """device-mesh init_device_mesh | errors: names, lengths, types, sizes, world size.
+    device-mesh members | `backend_override`: unknown and repeated keys.
+    """
     for kind, message in ranks(4, init_outcome, *args):
         assert kind is error
         for part in parts:
@@ -102,6 +105,7 @@ def test_wrong_input_to_init_device_mesh(
 
 
 def test_init_device_mesh_is_row_major_over_the_world(ranks: RankPool) -> None:
+    """device-mesh init_device_mesh | row-major over the world."""
     assert (
         ranks(4, init_outcome, "cpu", (2, 2), NAMES)
         == [(DeviceMesh, "DeviceMesh(dp=2, tp=2, 'cpu')")] * 4
@@ -114,6 +118,7 @@ def init_coordinates(device_mesh: DeviceMesh, shape: tuple[int, ...]) -> tuple[i
 
 
 def test_init_device_mesh_needs_a_process_group() -> None:
+    """device-mesh init_device_mesh | not initialised: `RuntimeError` that says so."""
     with pytest.raises(RuntimeError, match="init_process_group"):
         init_device_mesh("cpu", (1,))
 
@@ -132,6 +137,7 @@ def test_init_device_mesh_needs_a_process_group() -> None:
     ],
 )
 def test_ranks_are_given_in_any_nested_form(mesh: Any, shape: tuple[int, ...]) -> None:
+    """device-mesh DeviceMesh | `mesh`: int, nested list or tuple, integer tensor."""
     device_mesh = DeviceMesh("cpu", mesh)
     assert device_mesh.shape == shape
     assert device_mesh.mesh.dtype == torch.int64
@@ -154,6 +160,7 @@ def test_ranks_are_given_in_any_nested_form(mesh: Any, shape: tuple[int, ...]) -
     ],
 )
 def test_wrong_ranks(mesh: Any, message: str) -> None:
+    """device-mesh DeviceMesh | ranks: ragged, negative, repeated, no integers."""
     with pytest.raises(ValueError, match=message):
         DeviceMesh("cpu", mesh)
 
@@ -163,6 +170,7 @@ def test_wrong_ranks(mesh: Any, message: str) -> None:
     [((2, 0), "0"), ((2, -2), "-2"), ((), "empty"), ((2, 3), r"4 ranks.*ask for 6")],
 )
 def test_wrong_sizes(sizes: tuple[int, ...], message: str) -> None:
+    """device-mesh DeviceMesh | sizes: not positive, or other than the rank map."""
     with pytest.raises(ValueError, match=message):
         DeviceMesh("cpu", _rank_map=range(4), _sizes=sizes)
 
@@ -178,18 +186,21 @@ def test_wrong_sizes(sizes: tuple[int, ...], message: str) -> None:
     ],
 )
 def test_ranks_are_given_in_exactly_one_way(given: dict[str, Any]) -> None:
+    """device-mesh DeviceMesh | neither or both of `mesh` and internal fields: `TypeError`."""
     with pytest.raises(TypeError, match="mesh"):
         DeviceMesh("cpu", **given)
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a",), ("a", "b", "c"), "ab", (0, 1)])
 def test_wrong_names(names: Any) -> None:
+    """device-mesh DeviceMesh | dim names: repeated, or of the wrong number."""
     with pytest.raises(ValueError, match="mesh_dim_names"):
         grid(names)
 
 
 @pytest.mark.parametrize("device_type", ["", "cpu:0", None, torch.device("cpu")])
 def test_wrong_device_type(device_type: Any) -> None:
+    """device-mesh DeviceMesh | `device_type`: a type without an index."""
     with pytest.raises(RuntimeError, match=r"device\.type"):
         DeviceMesh(device_type, [0])
 
@@ -198,6 +209,7 @@ def test_wrong_device_type(device_type: Any) -> None:
 
 
 def test_sizes() -> None:
+    """device-mesh members | `shape`, `ndim`, `ndimension`, `numel()`, `size()`."""
     mesh = DeviceMesh("cpu", np.arange(6).reshape(2, 3), mesh_dim_names=NAMES)
     assert (mesh.device_type, mesh.mesh_dim_names) == ("cpu", NAMES)
     assert (mesh.shape, mesh.ndim, mesh.ndimension(), mesh.numel()) == ((2, 3), 2, 2, 6)
@@ -209,11 +221,13 @@ def test_sizes() -> None:
 )
 @pytest.mark.parametrize("method", ["size", "get_local_rank", "get_group"])
 def test_dimension_that_is_absent(method: str, dim: Any, error: type[Exception]) -> None:
+    """device-mesh members | `size(mesh_dim)` and others: `IndexError`, `KeyError` if absent."""
     with pytest.raises(error, match="mesh_dim"):
         getattr(grid(), method)(dim)
 
 
 def test_without_a_process_group_the_process_is_rank_0() -> None:
+    """device-mesh members | without a process group: rank 0; only `get_group` needs one."""
     mesh = DeviceMesh("cpu", [[3, 1], [0, 2]], mesh_dim_names=NAMES)
     assert mesh.get_rank() == 0
     assert mesh.get_coordinate() == (1, 0)
@@ -226,6 +240,9 @@ def test_without_a_process_group_the_process_is_rank_0() -> None:
 
 
 def test_rank_outside_the_mesh() -> None:
+    """device-mesh members | `get_coordinate()`: `None` outside the mesh.
+    device-mesh members | `get_local_rank()`: `RuntimeError` outside the mesh.
+    """
     mesh = DeviceMesh("cpu", [1, 2])
     assert mesh.get_coordinate() is None
     with pytest.raises(RuntimeError, match=r"rank 0 is not in .*\[1, 2\]"):
@@ -234,16 +251,19 @@ def test_rank_outside_the_mesh() -> None:
 
 @pytest.mark.parametrize("method", ["get_local_rank", "get_group"])
 def test_dimension_must_be_named_unless_there_is_one(method: str) -> None:
+    """device-mesh members | `get_group()`, `get_local_rank()`: without an argument only for 1-D."""
     with pytest.raises(RuntimeError, match="2 dimensions"):
         getattr(grid(), method)()
 
 
 def test_representation() -> None:
+    """device-mesh members | `repr`: with and without names."""
     assert repr(grid()) == "DeviceMesh(dp=2, tp=2, 'cpu')"
     assert repr(DeviceMesh("cuda", GRID)) == "DeviceMesh((2, 2), 'cuda')"
 
 
 def test_equality_by_ranks_sizes_type_and_names() -> None:
+    """device-mesh members | `==`, `hash`: by ranks, sizes, device type and names."""
     assert grid() == grid()
     assert hash(grid()) == hash(grid())
     others: list[object] = [
@@ -260,6 +280,7 @@ def test_equality_by_ranks_sizes_type_and_names() -> None:
 
 
 def test_pickle_keeps_the_mesh_and_the_tie_to_its_root() -> None:
+    """device-mesh members | `pickle`: drops the groups."""
     mesh = grid()
     mesh._flatten("world")
     copy, sub = pickle.loads(pickle.dumps((mesh, mesh["tp"])))
@@ -270,6 +291,7 @@ def test_pickle_keeps_the_mesh_and_the_tie_to_its_root() -> None:
 
 
 def test_current_mesh_nests_and_is_of_one_thread() -> None:
+    """device-mesh members | `with mesh:`: the current mesh of this thread; nests."""
     outer, inner = grid(), cube()
     seen = []
     assert current_device_mesh() is None
@@ -292,6 +314,7 @@ def test_current_mesh_nests_and_is_of_one_thread() -> None:
 
 
 def test_all_dimensions_in_order_are_the_mesh_itself() -> None:
+    """device-mesh members | `mesh[name]`: all dims in order are the mesh itself."""
     mesh = grid()
     assert mesh["dp", "tp"] is mesh
     assert mesh["tp", "dp"].mesh.tolist() == [[0, 2], [1, 3]]
@@ -305,11 +328,13 @@ def test_all_dimensions_in_order_are_the_mesh_itself() -> None:
     [((), ValueError), (("dp", "dp"), ValueError), ("pp", KeyError), (("dp", "pp"), KeyError)],
 )
 def test_wrong_selection(names: Any, error: type[Exception]) -> None:
+    """device-mesh members | `mesh[name]`: none, repeated, unknown."""
     with pytest.raises(error):
         grid()[names]
 
 
 def test_mesh_without_names_cannot_be_sliced_flattened_or_concatenated() -> None:
+    """device-mesh members | `mesh[name]`, `_flatten`, `_concatenate`: need names."""
     mesh = grid(None)
     for ask in (
         lambda: mesh["dp"],
@@ -321,6 +346,7 @@ def test_mesh_without_names_cannot_be_sliced_flattened_or_concatenated() -> None
 
 
 def test_flattened_dimension_is_found_from_the_root_and_its_submeshes() -> None:
+    """device-mesh members | `_flatten`: registered on the root."""
     root = cube()
     flat = root["dp", "tp"]._flatten()
     assert flat.mesh.tolist() == [0, 1, 2, 3]
@@ -338,6 +364,7 @@ def test_flattening_follows_the_order_of_the_dimensions() -> None:
 
 
 def test_one_dimension_flattened_to_its_own_name_is_itself() -> None:
+    """device-mesh members | `_flatten`: 1-D to its own name is itself."""
     root = grid()
     line = root["dp"]
     assert line._flatten() is line
@@ -347,6 +374,7 @@ def test_one_dimension_flattened_to_its_own_name_is_itself() -> None:
 
 
 def test_name_of_a_flattened_dimension_is_taken_once() -> None:
+    """device-mesh members | `_flatten`: same name and layout, the same object."""
     root = cube()
     root["dp", "tp"]._flatten("x")
     with pytest.raises(ValueError, match="'x' already"):
@@ -365,6 +393,7 @@ def test_overlapping_dimensions_cannot_be_selected_together() -> None:
 
 
 def test_concatenation_has_the_dimensions_of_its_parts() -> None:
+    """device-mesh members | `_concatenate`: the dims of the parts."""
     root = cube()
     both = DeviceMesh._concatenate([root["tp"], root["pp"]])
     assert both.mesh_dim_names == ("tp", "pp")
@@ -375,6 +404,7 @@ def test_concatenation_has_the_dimensions_of_its_parts() -> None:
 
 
 def test_wrong_parts_of_a_concatenation() -> None:
+    """device-mesh members | `_concatenate`: each violation is an error."""
     root = cube()
     flat = root["dp", "tp"]._flatten()
     cuda = DeviceMesh("cuda", [0, 1], mesh_dim_names=("x",))
@@ -482,6 +512,9 @@ def check_layout(
 def test_coordinates_slices_and_groups_are_index_arithmetic(
     ranks: RankPool, layout: tuple[np.ndarray, list[tuple[str, ...]]]
 ) -> None:
+    """device-mesh members | `get_coordinate()`, slices, groups: index arithmetic.
+    device-mesh members | `get_all_groups()`: one a dim.
+    """
     check_layout(ranks, 4, *layout)
 
 
@@ -522,6 +555,7 @@ def both_meshes(
 def test_same_answers_as_torch(
     ranks: RankPool, shape: tuple[int, ...], selection: tuple[str, ...]
 ) -> None:
+    """device-mesh members | `shape`, coordinates, slices: as torch's own mesh on random shapes."""
     for theirs, ours in ranks(4, both_meshes, shape, selection):
         assert ours == theirs
 
@@ -559,6 +593,7 @@ def sharing(device_mesh: DeviceMesh) -> dict[str, bool]:
 
 
 def test_groups_are_lazy_and_shared(ranks: RankPool) -> None:
+    """device-mesh members | groups are lazy, collective, and shared with the root."""
     for facts in ranks(4, sharing):
         assert [fact for fact, holds in facts.items() if not holds] == []
 
@@ -586,6 +621,7 @@ def outside(device_mesh: DeviceMesh) -> tuple[Any, ...]:
 
 
 def test_ranks_outside_take_part_and_are_told(ranks: RankPool) -> None:
+    """device-mesh members | `get_group()`: ranks outside take part, then `RuntimeError`."""
     answers = ranks(4, outside)
     assert answers[1] == (1, [3, 1])
     assert answers[3] == (0, [3, 1])
@@ -629,6 +665,7 @@ def backends(device_mesh: DeviceMesh) -> list[str]:
 
 
 def test_backend_can_be_chosen_by_dimension(ranks: RankPool) -> None:
+    """device-mesh members | `backend_override`: by dimension."""
     for config in ranks(4, backends):
         assert config == ["cpu:gloo", "cpu:gloo,cuda:gloo", "cpu:gloo", "cpu:gloo,cuda:gloo"]
 
@@ -683,6 +720,7 @@ def wrapped(device_mesh: DeviceMesh) -> dict[str, bool]:
 
 
 def test_existing_groups_are_wrapped(ranks: RankPool) -> None:
+    """device-mesh members | `from_group`: one group or several."""
     for facts in ranks(4, wrapped):
         assert [fact for fact, holds in facts.items() if not holds] == []
 
@@ -710,6 +748,7 @@ def wrong_groups(device_mesh: DeviceMesh) -> list[tuple[str, str]]:
 
 
 def test_groups_that_disagree_with_the_mesh(ranks: RankPool) -> None:
+    """device-mesh members | `from_group`: a `mesh` that disagrees is a `ValueError`."""
     parts = ["empty", "missing", "disagrees", "disagrees", "disagrees"]
     parts += ["1 dimensions", "mesh_dim_names", "process group", "device mesh of torch"]
     kinds = ["ValueError"] * 7 + ["TypeError"] * 2
@@ -753,6 +792,7 @@ def torch_and_back(device_mesh: DeviceMesh) -> dict[str, bool]:
 
 
 def test_torch_mesh_over_the_same_groups(ranks: RankPool) -> None:
+    """device-mesh Beyond | interop: `to_torch`, `from_torch`, the same groups."""
     for facts in ranks(4, torch_and_back):
         assert [fact for fact, holds in facts.items() if not holds] == []
 
@@ -786,6 +826,7 @@ def default_facts(device_mesh: DeviceMesh) -> tuple[Any, ...]:
 
 
 def test_default_is_one_mesh_over_the_world(ranks: RankPool) -> None:
+    """device-mesh Beyond | default: one cached mesh over the world."""
     assert ranks(4, default_facts) == [([0, 1, 2, 3], 1, "cpu", True)] * 4
 
 
@@ -823,6 +864,7 @@ def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_device_is_the_local_rank(
     monkeypatch: pytest.MonkeyPatch, local_rank: str | None, index: int
 ) -> None:
+    """device-mesh Beyond | device of a rank: `cuda:LOCAL_RANK`, or `cpu`."""
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     if local_rank is not None:
         monkeypatch.setenv("LOCAL_RANK", local_rank)

@@ -24,6 +24,7 @@ from tests.rank_pool import RankPool
 def test_slices_of_the_whole_world(
     ranks8: RankPool, shape: tuple[int, ...], selections: list[tuple[str, ...]]
 ) -> None:
+    """device-mesh members | `mesh[name]`: slices of eight ranks."""
     check_layout(ranks8, 8, np.arange(8).reshape(shape), selections)
 
 
@@ -47,6 +48,7 @@ def two_problems(device_mesh: DeviceMesh) -> tuple[list[int], float, float]:
 
 
 def test_two_problems_run_side_by_side(ranks8: RankPool) -> None:
+    """device-mesh Beyond | 2-D jobs: two sums side by side on eight ranks."""
     for rank, answer in enumerate(ranks8(8, two_problems)):
         first = rank - rank % 4
         assert answer == (list(range(first, first + 4)), 6.0 if rank < 4 else 406.0, 206.0)

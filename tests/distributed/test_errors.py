@@ -377,12 +377,14 @@ def check(found: list[dict[str, tuple[Any, float, float]]], names: list[str]) ->
 
 @pytest.mark.parametrize("bad_ranks", [[0], [2], [0, 1, 2]])
 def test_wrong_input_is_the_same_error_on_every_rank(ranks: RankPool, bad_ranks: list[int]) -> None:
+    """distributed-api Errors | every rank raises what is wrong on one; none waits."""
     names = list(CASES)
     check(ranks(3, outcomes, names, bad_ranks, timeout=120.0), names)
 
 
 @pytest.mark.parametrize("bad_ranks", [[0], [2]])
 def test_ranks_that_differ_are_told(ranks: RankPool, bad_ranks: list[int]) -> None:
+    """distributed-api Errors | ranks that differ in what they pass are told."""
     names = list(DIFFERENT)
     check(ranks(3, outcomes, names, bad_ranks, timeout=120.0), names)
 
@@ -399,6 +401,7 @@ def test_the_cases_are_right_where_nothing_is_wrong(ranks: RankPool) -> None:
 
 
 def test_an_error_in_one_process_names_the_part() -> None:
+    """distributed-api distributed_element_assemble | an exception names its part."""
     dmesh = tm.DistributedMesh(mesh_of("tri"), 3)
     with pytest.raises(ArithmeticError) as caught:
         tm.distributed_element_assemble(FailsSomewhere, dmesh, wrong=True)

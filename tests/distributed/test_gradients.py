@@ -159,11 +159,17 @@ def assert_gradients(
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_gradients_of_replicated_inputs_are_the_serial_ones(ranks: RankPool, n: int) -> None:
+    """distributed-api Gradients | replicated inputs: the full gradient, the same on every rank.
+    known-faults | 23: gradient of a scalar of K with respect to coefficients.
+    """
     assert_gradients(ranks, n, "tet")
 
 
 def test_parts_without_cells_of_a_type(ranks: RankPool) -> None:
-    """Quads are on the left, triangles on the right: no rank has both."""
+    """known-faults | 30: a rank without cells of a type takes part.
+
+    Quads are on the left, triangles on the right: no rank has both.
+    """
     mesh = mesh_of("mixed")
     n_quads = len(mesh.cells["quad"])
     kinds = [0] * n_quads + [1] * (mesh.n_elements - n_quads)
@@ -239,6 +245,7 @@ def of_slices(device_mesh: DeviceMesh, kind: str) -> dict[str, Tensor]:
 def test_gradients_of_slices_are_slices_of_the_serial_one(
     ranks: RankPool, n: int, kind: str
 ) -> None:
+    """distributed-api Gradients | part or owned slice: its gradient, other ranks included."""
     _, grads = serial(kind, dot_of_product)
     right = dict(zip(inputs(kind), grads, strict=False))
     for got in ranks(n, of_slices, kind):
@@ -287,6 +294,7 @@ def lifted_on_ranks(device_mesh: DeviceMesh) -> list[Tensor]:
 def test_gradients_through_conditions_facets_and_the_points_of_the_mesh(
     ranks: RankPool, n: int
 ) -> None:
+    """known-faults | 32: points that require grad: the gradient flows."""
     mesh, given = mesh_of("quad"), inputs("quad")
     mesh.points = given["points"]
     right = gradients(lifted(given, mesh, None), given)
@@ -307,6 +315,7 @@ def to_single_and_gather(device_mesh: DeviceMesh) -> list[Tensor]:
 
 
 def test_gathered_results_are_replicated(ranks: RankPool) -> None:
+    """distributed-api Gradients | `gather`: its result is replicated."""
     mesh, given = mesh_of("tri"), inputs("tri")
     K = Form.from_mesh(mesh, E=given["E"])(**call_of(given))
     right = gradients((K.solve(given["g"]) ** 2).sum(), given)
@@ -331,6 +340,7 @@ def energy_of(device_mesh: DeviceMesh, a: Tensor, points: Tensor) -> tuple[float
 
 
 def test_finite_differences(ranks: RankPool) -> None:
+    """distributed-api Gradients | finite differences agree."""
     given = inputs("tri")
     a, points = given["a"].detach(), given["points"].detach()
     da, dx = probe(len(a)), probe(points.numel()).reshape(points.shape)

@@ -85,6 +85,7 @@ def products(device_mesh: DeviceMesh) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("n", SIZES)
 def test_a_product_takes_and_gives_every_kind_of_vector(ranks: RankPool, n: int) -> None:
+    """distributed-api DSparseMatrix | `@`: owned slice, local vector, columns or `DTensor`."""
     K = serial_reaction()
     right = K @ vector(K.shape[0])
     for got in ranks(n, products):
@@ -199,6 +200,10 @@ def arithmetic(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_arithmetic_keeps_class_and_identity(ranks: RankPool, n: int) -> None:
+    """distributed-api DSparseMatrix | `layout_signature`: of one mesh, of two builds.
+    distributed-api DSparseMatrix | `+ - * neg`, `to`, `cpu`, `double`, `float`: same UUID.
+    known-faults | 26: K + M of one `DistributedMesh` works.
+    """
     mesh = mesh_of("tri")
     K = tm.LaplaceElementAssembler.from_mesh(mesh)().to_dense()
     M = tm.MassElementAssembler.from_mesh(mesh)().to_dense()
@@ -255,6 +260,7 @@ def partition_facts(device_mesh: DeviceMesh, cut: str | list[int]) -> dict[str, 
 
 @pytest.mark.parametrize("cut", ["coordinate", "metis", [i % 3 for i in range(18)]])
 def test_the_partition_is_consistent_across_ranks(ranks: RankPool, cut: str | list[int]) -> None:
+    """distributed-api DSparseMatrix | `partition`, `row_indices`, `col_indices`: ranks agree."""
     n = tm.Mesh.gen_rectangle(n=(3, 3)).n_points * 2
     found = ranks(3, partition_facts, cut)
     owned = torch.cat([p["owned"] for p in found])
@@ -330,6 +336,7 @@ def wrapped(device_mesh: DeviceMesh, uuid: int | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("uuid", [None, 7])
 def test_a_tensor_of_torch_sla_can_be_wrapped(ranks: RankPool, uuid: int | None) -> None:
+    """distributed-api DSparseMatrix | `partition_uuid=`: drawn on rank 0, or given; kept."""
     S = serial_reaction()
     found = ranks(4, wrapped, uuid)
     for got in found:
@@ -359,6 +366,7 @@ def diagonals(device_mesh: DeviceMesh) -> tuple[Tensor, Tensor]:
 
 
 def test_the_diagonal_and_its_gradient_with_a_rank_that_owns_nothing(ranks: RankPool) -> None:
+    """distributed-api DSparseMatrix | `diagonal()`: owned slice, differentiable."""
     mesh = mesh_of("grid")
     a = torch.ones(mesh.n_points, dtype=torch.float64, requires_grad=True)
     d = Transport.from_mesh(mesh)(**data_of(mesh) | {"point_data": {"a": a}}).diagonal()

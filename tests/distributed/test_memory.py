@@ -67,6 +67,7 @@ def kept(device_mesh: DeviceMesh, method: str, n: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_tensor_of_global_length_is_kept(ranks: RankPool, method: str) -> None:
+    """distributed-api DistributedMesh | memory: one rank keeps O(its part)."""
     for got, other in zip(ranks(4, kept, method, 24), ranks(4, kept, method, 21), strict=True):
         assert len(got["rows"]) > 60  # the walk has found the maps, the meshes, the matrices
         assert got["global"] & other["global"] == set()  # by accident a size may occur once

@@ -38,6 +38,9 @@ def facts(device_mesh: DeviceMesh, kind: str, method: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["tri", "mixed", "tetra10"])
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_cover_the_mesh_and_ranks_agree(ranks: RankPool, kind: str, method: str) -> None:
+    """distributed-api DistributedMesh | parts: every cell in one, `orig_nid`; ranks agree.
+    distributed-api DistributedMesh | `method`: coordinate, spectral, metis.
+    """
     mesh = mesh_of(kind)
     found = ranks(3, facts, kind, method)
     assert len({got["uuid"] for got in found}) == 1
@@ -67,6 +70,7 @@ def test_parts_cover_the_mesh_and_ranks_agree(ranks: RankPool, kind: str, method
 
 
 def test_one_process_cuts_as_ranks_do(ranks: RankPool) -> None:
+    """distributed-api DistributedMesh | quality: the same parts in a job and in one process."""
     found = ranks(3, facts, "tri", "metis")
     dmesh = tm.DistributedMesh(mesh_of("tri"), 3, "metis")
     for part, same in zip(dmesh, found[0]["parts"], strict=True):
@@ -76,6 +80,7 @@ def test_one_process_cuts_as_ranks_do(ranks: RankPool) -> None:
 
 
 def test_rcb_in_three_parts_is_even() -> None:
+    """known-faults | 22: RCB in 3 parts of 246 triangles: 82 each."""
     mesh = tm.Mesh.gen_rectangle(n=(41, 3))
     assert tm.DistributedMesh(mesh, 3).quality().cells.tolist() == [82, 82, 82]
 
@@ -108,6 +113,7 @@ def parts_on_demand(device_mesh: DeviceMesh, weighted: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_parts_of_other_ranks_come_while_the_mesh_lives(ranks: RankPool, weighted: bool) -> None:
+    """distributed-api DistributedMesh | memory: other parts while the global mesh is alive."""
     found = ranks(3, parts_on_demand, weighted)
     for rank, got in enumerate(found):
         assert got["sizes"] == found[0]["sizes"]
@@ -149,6 +155,7 @@ def moved(device_mesh: DeviceMesh | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_moved_points_are_used_or_refused(ranks: RankPool, n: int) -> None:
+    """known-faults | 28: moved points, `points=` or a changed mesh: new geometry, or an error."""
     for found in ranks(n, moved) if n else [moved(None)]:
         assert found["first"] == pytest.approx(1.0)
         assert found["given"] == pytest.approx(4.0)
@@ -164,6 +171,7 @@ def test_moved_points_are_used_or_refused(ranks: RankPool, n: int) -> None:
 
 
 def test_a_mesh_cut_before_the_job_began_is_refused() -> None:
+    """distributed-api per-rank assembly | before the job: a mesh cut then is refused."""
     early = tm.DistributedMesh(tm.Mesh.gen_rectangle(n=(4, 4)), 2)
     with pytest.raises(RuntimeError, match="init_process_group"):
         tm.distributed.distributed_element_assemble_per_rank(tm.MassElementAssembler, early, 0)
@@ -184,6 +192,11 @@ def test_a_mesh_cut_before_the_job_began_is_refused() -> None:
 
 
 def test_errors_name_the_argument() -> None:
+    """distributed-api DistributedMesh | errors: each names the argument and the value.
+    distributed-api DistributedMesh | `num_partitions`: the number of CUDA devices, or 2.
+    distributed-api DistributedMesh | `devices`: one a part, else an error.
+    known-faults | 21: method "nonsense" is a `ValueError`.
+    """
     mesh = tm.Mesh.gen_rectangle(n=(2, 2))
     nan, beyond = mesh.clone(), mesh.clone()
     nan.points[3, 0] = float("nan")

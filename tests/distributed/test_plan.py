@@ -75,6 +75,7 @@ def test_any_cut_gives_the_serial_matrix(ranks: RankPool, n: int, data: st.DataO
 
 
 def test_a_rank_may_own_nothing(ranks: RankPool) -> None:
+    """distributed-api Ownership | a part may own no row at all: assembly works."""
     assert assert_parity(ranks, NOTHING_OWNED, 2) == [16, 0]
     # Rank 0 has every cell but two, which each own nothing, and rank 2 sees no rank but 0.
     labels = [{8: 1, 9: 2}.get(cell, 0) for cell in range(18)]
@@ -126,6 +127,7 @@ def constructions(device_mesh: DeviceMesh | None) -> list[dict[str, int]]:
 
 @pytest.mark.parametrize("n", [0, 3])
 def test_the_symbolic_phase_is_done_once(ranks: RankPool, n: int) -> None:
+    """distributed-api @distributed | the symbolic phase is re-used by the same instance."""
     for three_calls, second_matrix, blocks in (
         ranks(n, constructions) if n else [constructions(None)]
     ):

@@ -30,6 +30,7 @@ def n_triangles(part: tm.Mesh) -> int:
 @pytest.mark.parametrize("kind", ["tri", "quad", "mixed", "triangle6"])
 @pytest.mark.parametrize("n_parts", [1, 2, 5])
 def test_every_cell_of_a_plane_mesh_has_its_colour(kind: str, n_parts: int) -> None:
+    """distributed-api DistributedMesh | `plot()`: cells coloured by part."""
     dmesh = tm.DistributedMesh(mesh_of(kind), n_parts)
     assert triangles_by_part(dmesh.plot()) == [n_triangles(part) for part in dmesh.submeshes]
 
@@ -48,6 +49,7 @@ def test_a_part_inside_a_solid_is_drawn() -> None:
 
 
 def test_exploded_parts_move_apart_by_what_their_centres_do() -> None:
+    """distributed-api DistributedMesh | `plot()`: exploded view."""
     dmesh = tm.DistributedMesh(tm.Mesh.gen_rectangle(n=(4, 3)), 2)
     for explode in (0.0, 0.5):
         axes = dmesh.plot(explode=explode).axes[0]
@@ -62,6 +64,7 @@ def test_exploded_parts_move_apart_by_what_their_centres_do() -> None:
 
 
 def test_nodes_of_several_parts_are_marked_where_they_are_ghosts() -> None:
+    """distributed-api DistributedMesh | `plot()`: interface nodes marked."""
     dmesh = tm.DistributedMesh(tm.Mesh.gen_rectangle(n=(4, 3)), 2)
     axes = dmesh.plot().axes[0]
     shared = np.asarray(axes.collections[1].get_offsets())

@@ -174,6 +174,7 @@ def exact(result: dict[str, Any]) -> np.ndarray:
 def test_any_number_of_ranks_finds_the_solution(
     ranks: RankPool, system: Callable[[DeviceMesh], Prepared]
 ) -> None:
+    """distributed-api DSparseMatrix | `solve`: the solution of one process."""
     iterations = []
     for n in SIZES:
         for result in ranks(n, solved, system, {"rtol": 1e-11}):
@@ -287,6 +288,7 @@ def failures(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_an_iteration_that_stops_early_says_so_on_every_rank(ranks: RankPool, n: int) -> None:
+    """distributed-api DSparseMatrix | `solve`: `on_failure`, `return_info`: honest."""
     for found in ranks(n, failures):
         name, text = found["raise"]
         assert name == "NotConvergedError"
@@ -330,6 +332,7 @@ def test_what_has_no_answer_is_an_error_on_every_rank(
     expected: list[str],
     hint: str,
 ) -> None:
+    """known-faults | 24: a matrix that is not symmetric is never solved wrong in silence."""
     found = ranks(n, attempt, system, args)
     assert len({error for error, _ in found}) == 1
     for error, seconds in found:

@@ -42,6 +42,7 @@ def vectors(device_mesh: DeviceMesh, labels: list[int], h: int, k: int | None) -
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_every_form_gives_the_owned_slice(ranks: RankPool, n: int, data: st.DataObject) -> None:
+    """distributed-api distributed_node_assemble | data in any form give the owned slice."""
     labels = data.draw(cuts(n))
     h, k = data.draw(st.sampled_from([1, 2])), data.draw(st.sampled_from([None, 1, 3]))
     found = ranks(n, vectors, labels, h, k)

@@ -185,6 +185,7 @@ def test_points_without_cells_are_left_out():
 
 
 def test_complex_right_hand_side_stays_complex(K, mask):
+    """known-faults | 14: a complex right-hand side stays complex."""
     f, g = torch.randn(N, dtype=c128), torch.randn(N, dtype=f64)
     for cond, value in ((Condenser(mask, g), g), (Condenser(mask), torch.zeros(N, dtype=f64))):
         K_i, f_i = cond(K, f)
@@ -203,6 +204,7 @@ def test_complex_values_and_complex_matrix(K, mask):
 
 
 def test_integer_data_keep_their_values_and_spoil_nothing(K, mask):
+    """known-faults | 14: integer data keep their values."""
     g = torch.linspace(0, 1, N, dtype=f64)
     cond = Condenser(mask, g)
     integers = torch.arange(N)
@@ -375,6 +377,7 @@ def test_derivatives_of_the_solution(dtype, columns):
 
 @pytest.mark.parametrize("short", [False, True])
 def test_values_with_gradients_may_be_used_again(K, mask, short):
+    """known-faults | 14: values with gradients are used twice."""
     g = torch.randn(int(mask.sum()) if short else N, dtype=f64, requires_grad=True)
     cond = Condenser(mask, g)
     grads = []

@@ -76,7 +76,7 @@ def test_row_solve_that_does_not_converge(backend, method):
 
 
 def test_row_solve_keywords_of_the_distributed_matrix():
-    """distributed-api | `solve(..., preconditioner, rtol, atol, maxiter, x0, ...)`: serial too."""
+    """distributed-api DSparseMatrix | `solve(..., rtol, atol, maxiter, x0, ...)`: serial too."""
     A, b = grid(), torch.ones(400, dtype=f64)
     x, info = A.solve(b, method="cg", preconditioner="jacobi", rtol=1e-8, return_info=True)
     assert info.converged

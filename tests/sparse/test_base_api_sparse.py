@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 import torch
+import torch_sla
 from torch.autograd import gradcheck
 
 import tensormesh as tm
@@ -161,6 +162,8 @@ def test_row_random():
     assert B.has_same_layout(C)
     assert not torch.equal(B.values, C.values)
     assert SparseMatrix.random(3, 0).nnz == 0
+    large = SparseMatrix.random(10**6, 10**6, density=1e-9)  # its dense form has 10^12 entries
+    assert large.coalesce().nnz == 1000
     with pytest.raises(ValueError, match="density"):
         SparseMatrix.random_layout(3, 3, 1.5)
 
@@ -345,6 +348,47 @@ def test_row_norm_and_max():
         A.to(dtype=c128).max()
 
 
+def test_engine_reductions_work_on_our_matrices():
+    """engine-traps | torch-sla's `mean`, `eigs`, `norm(ord)`, `condition_number`: right values."""
+    A, K = repeated(), grid(10)
+    full = A.to_dense()
+    assert torch.equal(A.sum(1, keepdim=True), full.sum(1, keepdim=True))
+    assert torch.equal(A.max(axis=0), full.amax(0))
+    assert A.norm(1).item() == 7
+    assert A.norm(2).item() == pytest.approx(float(torch.linalg.matrix_norm(full, 2)))
+    assert K.mean(axis=0).shape == (100,)
+    every = torch.linalg.eigvalsh(K.to_dense())
+    assert torch.allclose(K.eigs(3)[0], every[-3:])
+    assert K.condition_number().item() == pytest.approx(float(every[-1] / every[0]))
+    assert A.condition_number().item() == pytest.approx(float(torch.linalg.cond(full)))
+    nearest = every[(every - 2.5).abs().argsort()[:3]].sort().values
+    assert torch.allclose(K.eigsh(3, sigma=2.5)[0], nearest)
+    assert K.eigsh(3, return_eigenvectors=False)[1] is None
+    with pytest.raises(ValueError, match="axis"):
+        A.sum(2)
+
+
+def test_symmetry_to_a_tolerance():
+    """base-api 4 | `is_symmetric(atol, rtol)`: exact to rounding unless told otherwise."""
+    K = grid(6)
+    off = SparseMatrix.from_dense(K.to_dense() + 1e-6 * torch.triu(torch.ones(36, 36), 1))
+    assert not bool(off.is_symmetric())
+    assert bool(off.is_symmetric(rtol=1e-5))
+    assert bool(off.is_symmetric(atol=1e-5))
+
+
+def test_torch_sla_solve_takes_our_matrices():
+    """engine-traps | `torch_sla.solve(A, b)`: our answer and gradient."""
+    A, b = grid(8), torch.ones(64, dtype=f64)
+    expected = torch.linalg.solve(A.to_dense(), b)
+    for options in ({}, {"method": "cg", "rtol": 1e-12}):
+        assert torch.allclose(torch_sla.solve(A, b, **options), expected)
+    A.values.requires_grad_()
+    torch_sla.solve(A, b).sum().backward()
+    # K is symmetric: the adjoint of a sum over a right-hand side of ones is the solution itself.
+    assert torch.allclose(A.values.grad, -expected[A.row] * expected[A.col])
+
+
 def test_row_det():
     """base-api 4 | `det()`, with derivatives to second order."""
     A = regular(6)
@@ -405,7 +449,7 @@ def test_row_symmetry():
         assert A.is_symmetric().dim() == 0
         assert bool(A.is_symmetric()) is is_symmetric
         assert bool(A.is_positive_definite()) is is_positive
-    assert bool(H.is_symmetric(hermitian=True))
+    assert bool(H.is_hermitian())
 
 
 def test_row_positive_definite_of_a_floating_body():

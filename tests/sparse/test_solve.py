@@ -86,6 +86,7 @@ def test_first_and_second_derivatives(dtype, shape):
 
 
 def test_hessian_equals_that_of_a_dense_solve():
+    """known-faults | 15: second derivatives equal those of a dense solve."""
     A = regular(4)
     b = torch.randn(4, dtype=f64)
 
@@ -152,6 +153,7 @@ SINGULAR = {
 
 @pytest.mark.parametrize("name", SINGULAR)
 def test_pure_neumann_problem_is_named(name):
+    """known-faults | 16: a singular system is named."""
     K = LaplaceElementAssembler.from_mesh(SINGULAR[name]())()
     b = torch.randn(K.shape[0], dtype=f64, generator=torch.Generator().manual_seed(0))
     with pytest.raises(SingularMatrixError, match="Neumann"):

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-N_CUTS = 4
+N_CUTS = 8
 """Partitions tried in each bisection; the shortest is kept. One leaves cuts some 5 % longer."""
 N_REFINEMENTS = 20
 """Passes of refinement on each level."""

@@ -1,0 +1,117 @@
+"""`Workspace`: what assemblers keep between calls, because it depends on the mesh alone."""
+
+import torch
+from torch import Tensor
+
+from tensormesh.assemble.contract import pull_back
+from tensormesh.assemble.form import Form
+from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
+from tensormesh.assemble.separable import Separable
+from tensormesh.assemble.topology import Topology
+from tensormesh.element.cell_type import cell_type
+from tensormesh.element.quadrature import quadrature
+
+# Cells are taken in blocks whose largest temporaries have about this many numbers: they stay in the
+# cache of a core, and no call takes more memory than the matrix itself by much.
+BLOCK_NUMBERS = 1 << 18
+_KEPT_NUMBERS_PER_CELL = 16
+_ALL = slice(None)
+
+
+class Workspace:
+    """Tabulations, geometry, and constants pulled back, each computed when first needed.
+
+    Parameters
+    ----------
+    quadrature_order
+        Least degree of exactness; raised to twice the order of the cells where that is more.
+    """
+
+    def __init__(self, quadrature_order: int) -> None:
+        self._order = quadrature_order
+        self._tables: dict[str, Tabulation] = {}
+        self._geometry: dict[str, tuple[Tensor, int, CellGeometry]] = {}
+        self._pulled: dict[
+            tuple[str, tuple[bool, ...]], tuple[CellGeometry, Tensor, Tensor | None]
+        ] = {}
+
+    def degree(self, kind: str) -> int:
+        """Degree of exactness on cells of type `kind`."""
+        return max(self._order, 2 * cell_type(kind).order)
+
+    def table(self, kind: str, like: Tensor) -> Tabulation:
+        """Basis of cell type `kind` at its quadrature points, in the dtype and device of `like`."""
+        known = self._tables.get(kind)
+        if known is None or (known.values.dtype, known.values.device) != (like.dtype, like.device):
+            known = tabulation(kind, *quadrature(kind, self.degree(kind)), like)
+            self._tables[kind] = known
+        return known
+
+    def geometry(self, topology: Topology, kind: str) -> CellGeometry:
+        """Geometry of all cells of a type; kept while the coordinates stay as they are.
+
+        Raises
+        ------
+        ValueError
+            As of `cell_geometry`.
+        """
+        points = topology.points
+        if points.requires_grad or points.is_inference():
+            return cell_geometry(kind, corners(topology, kind), self.table(kind, points))
+        known = self._geometry.get(kind)
+        if known is not None and known[0] is points and known[1] == points._version:
+            return known[2]
+        geometry = self._blockwise(topology, kind)
+        self._geometry[kind] = (points, points._version, geometry)
+        return geometry
+
+    def _blockwise(self, topology: Topology, kind: str) -> CellGeometry:
+        points, n = topology.points, topology.cells[kind].shape[0]
+        table = self.table(kind, points)
+        size = max(1, BLOCK_NUMBERS // (2 * table.gradients.numel()))
+        measure = inverse = None
+        for start in range(0, max(n, 1), size):
+            block = slice(start, min(start + size, n))
+            numbers = torch.arange(block.start, block.stop, device=points.device)
+            part = cell_geometry(kind, corners(topology, kind, block), table, numbers)
+            if measure is None or inverse is None:
+                measure = part.measure.new_empty(*part.measure.shape[:-1], n)
+                inverse = part.inverse.new_empty(*part.inverse.shape[:-1], n)
+            measure[..., block], inverse[..., block] = part.measure, part.inverse
+        if measure is None or inverse is None:
+            raise ValueError("the mesh has no cells")
+        return CellGeometry(measure, inverse)
+
+    def pulled_back(
+        self, form: Form, kind: str, separable: Separable, geometry: CellGeometry
+    ) -> Tensor | None:
+        """Coefficients ``P`` on the reference cells, ``[Q or 1, T, A, k, E]``, where they are kept.
+
+        They depend on the mesh alone. They are kept from the second call with one geometry on, if
+        they are small: a mesh that moves in each call would not use them again.
+        """
+        constant = separable.constant
+        known_geometry = self._geometry.get(kind)
+        if known_geometry is None or known_geometry[2] is not geometry:
+            return None
+        if geometry.measure.shape[0] * constant.numel() > _KEPT_NUMBERS_PER_CELL:
+            return None
+        key = kind, tuple(form.uses(name) for name in ("v", "gradv", "u", "gradu"))
+        known = self._pulled.get(key)
+        if known is None or known[0] is not geometry or not _equal(known[1], constant):
+            self._pulled[key] = (geometry, constant, None)
+            return None
+        if known[2] is None:
+            known = (geometry, constant, pull_back(form, constant, geometry))
+            self._pulled[key] = known
+        return known[2]
+
+
+def corners(topology: Topology, kind: str, cells: Tensor | slice = _ALL) -> Tensor:
+    """Node coordinates ``[D, B, E]`` of cells of a type."""
+    columns = topology.columns[kind][:, cells]
+    return torch.stack([coordinate[columns] for coordinate in topology.points.unbind(1)])
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and torch.equal(a, b)
