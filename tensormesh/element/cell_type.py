@@ -13,16 +13,28 @@ NAMES: dict[str, tuple[str, int]] = {
     "vertex": ("vertex", 1),
     "line": ("line", 1),
     "line3": ("line", 2),
+    "line4": ("line", 3),
+    "line5": ("line", 4),
     "triangle": ("triangle", 1),
     "triangle6": ("triangle", 2),
+    "triangle10": ("triangle", 3),
+    "triangle15": ("triangle", 4),
     "quad": ("quad", 1),
     "quad9": ("quad", 2),
+    "quad16": ("quad", 3),
+    "quad25": ("quad", 4),
     "tetra": ("tetra", 1),
     "tetra10": ("tetra", 2),
+    "tetra20": ("tetra", 3),
+    "tetra35": ("tetra", 4),
     "hexahedron": ("hexahedron", 1),
     "hexahedron27": ("hexahedron", 2),
+    "hexahedron64": ("hexahedron", 3),
+    "hexahedron125": ("hexahedron", 4),
     "wedge": ("wedge", 1),
     "wedge18": ("wedge", 2),
+    "wedge40": ("wedge", 3),
+    "wedge75": ("wedge", 4),
     "pyramid": ("pyramid", 1),
     "pyramid14": ("pyramid", 2),
 }
@@ -106,14 +118,14 @@ def cell_name(shape: str, order: int) -> str:
 def lagrange_element(name: str) -> basix.finite_element.FiniteElement:
     """Lagrange element of basix on cell type `name` (not a vertex), in the node order of basix.
 
-    Equispaced and Gauss-Lobatto-Legendre nodes agree up to order 2.
+    Nodes are evenly spaced, as in VTK and gmsh.
     """
     shape, order = NAMES[name]
     return basix.create_element(
         basix.ElementFamily.P,
         basix.CellType[SHAPES[shape].basix],
         order,
-        basix.LagrangeVariant.gll_warped,
+        basix.LagrangeVariant.equispaced,
     )
 
 

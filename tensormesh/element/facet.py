@@ -10,10 +10,7 @@ from torch import Tensor
 
 from tensormesh.element.cell_type import cell_name, cell_type
 from tensormesh.element.quadrature import quadrature
-from tensormesh.element.reference import SHAPES, file_order_nodes
-
-_FACET_SHAPES = {(0, 1): "vertex", (1, 2): "line", (2, 3): "triangle", (2, 4): "quad"}
-"""(dimension, number of vertices): shape."""
+from tensormesh.element.reference import ENTITIES, SHAPES, file_order_nodes, frame
 
 
 @dataclass(frozen=True)
@@ -86,16 +83,16 @@ def facet_quadrature(name: str, facet: int, degree: int) -> tuple[Tensor, Tensor
         raise ValueError(f"{name!r} has {len(facets)} facets, there is no facet {facet!r}.")
     chosen = facets[facet]
     points, weights = quadrature(chosen.cell_name, degree)
-    origin, axes = _frame(name, chosen.vertices)
+    origin, axes = frame(SHAPES[cell_type(name).shape], chosen.vertices)
     measure = float(np.sqrt(np.linalg.det(axes @ axes.T))) if len(axes) else 1.0
     return torch.from_numpy(origin) + points @ torch.from_numpy(axes), weights * measure
 
 
 def _local_facet(name: str, vertices: tuple[int, ...]) -> LocalFacet:
     kind = cell_type(name)
-    shape = _FACET_SHAPES[kind.dim - 1, len(vertices)]
+    shape = ENTITIES[len(vertices)]
     facet_name = cell_name(shape, kind.order)
-    origin, axes = _frame(name, vertices)
+    origin, axes = frame(SHAPES[kind.shape], vertices)
     # Facets of the reference cells are affine images of their own reference cell.
     on_facet = origin + file_order_nodes(SHAPES[shape], cell_type(facet_name).order) @ axes
     nodes = file_order_nodes(SHAPES[kind.shape], kind.order)
@@ -106,13 +103,6 @@ def _local_facet(name: str, vertices: tuple[int, ...]) -> LocalFacet:
         vertices,
         _outward_normal(kind.shape, origin, axes),
     )
-
-
-def _frame(name: str, vertices: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """First vertex (tdim,) and the facet's axes (tdim - 1, tdim) in cell coordinates."""
-    corners = file_order_nodes(SHAPES[cell_type(name).shape], 1)[list(vertices)]
-    neighbours = {1: [], 2: [1], 3: [1, 2], 4: [1, 3]}[len(vertices)]
-    return corners[0], corners[neighbours] - corners[0]
 
 
 def _outward_normal(

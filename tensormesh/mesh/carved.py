@@ -13,6 +13,7 @@ from tensormesh.mesh.boundary_cells import mesh_with_boundary
 from tensormesh.mesh.generators import (
     CUBE_SIDES,
     RECTANGLE_SIDES,
+    _check_order,
     _cube_blocks,
     _rectangle_blocks,
     _refuse_to_plot,
@@ -45,7 +46,7 @@ def gen_hollow_rectangle(
     chara_length
         Largest side of a cell.
     order
-        Order of the cells, 1 or 2.
+        Order of the cells, 1 to 4.
     element_type
         ``"tri"``, ``"quad"`` or ``"mixed"``, see `gen_rectangle`.
     outer_left, outer_right, outer_bottom, outer_top
@@ -111,7 +112,7 @@ def gen_hollow_cube(
     chara_length
         Largest side of a box of the grid.
     order
-        Order of the cells, 1 or 2.
+        Order of the cells, 1 to 4.
     outer_left, outer_right, outer_bottom, outer_top, outer_front, outer_back
         The box, from left to right in x, bottom to top in y, front to back in z.
     inner_left, inner_right, inner_bottom, inner_top, inner_front, inner_back
@@ -169,7 +170,7 @@ def gen_L(  # noqa: N802
     chara_length
         Largest side of a cell.
     order
-        Order of the cells, 1 or 2.
+        Order of the cells, 1 to 4.
     element_type
         ``"tri"``, ``"quad"`` or ``"mixed"``, see `gen_rectangle`.
     left, right, bottom, top
@@ -238,8 +239,7 @@ def _broken_grid(
 
     Between two ticks of an axis the boxes are equal.
     """
-    if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order!r}.")
+    _check_order(order)
     if not (isfinite(chara_length) and chara_length > 0):
         raise ValueError(f"chara_length must be positive, got {chara_length!r}.")
     for axis in ticks:

@@ -29,7 +29,7 @@ def gen_circle(
     chara_length
         Size of the cells.
     order
-        Order of the cells, 1 or 2; the nodes of order 2 at the boundary are on the circle.
+        Order of the cells, 1 to 4; their nodes at the boundary are on the circle.
     element_type
         ``"tri"`` or ``"quad"``.
     cx, cy, r

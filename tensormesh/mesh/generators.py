@@ -35,7 +35,7 @@ def gen_rectangle(
     chara_length
         Largest side of a cell: each side has ``ceil(length / chara_length)`` cells.
     order
-        Order of the cells, 1 or 2.
+        Order of the cells, 1 to 4.
     element_type
         ``"tri"``: two triangles in each rectangle of the grid. ``"quad"``. ``"mixed"``: quads in
         the left half of the columns, triangles in the others.
@@ -93,7 +93,7 @@ def gen_cube(
     chara_length
         Largest side of a box of the grid: each side has ``ceil(length / chara_length)`` of them.
     order
-        Order of the cells, 1 or 2.
+        Order of the cells, 1 to 4.
     left, right, bottom, top, front, back
         The box, from left to right in x, bottom to top in y, front to back in z.
     visualize
@@ -182,8 +182,7 @@ def _grid(
     order: int,
     n: tuple[int, ...] | None,
 ) -> Grid:
-    if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order!r}.")
+    _check_order(order)
     for low, high in bounds:
         if not (isfinite(low) and isfinite(high) and low < high):
             raise ValueError(f"A side must go from a lower to a higher bound, got {low} to {high}.")
@@ -206,3 +205,8 @@ def _counts(
 def _refuse_to_plot(visualize: bool) -> None:
     if visualize:
         raise NotImplementedError("visualize=True is not available: plot the mesh it returns.")
+
+
+def _check_order(order: int) -> None:
+    if order not in (1, 2, 3, 4):
+        raise ValueError(f"order must be 1, 2, 3 or 4, got {order!r}.")

@@ -11,18 +11,22 @@ import meshio
 import numpy as np
 import torch
 
+from tensormesh.element.cell_type import NAMES
 from tensormesh.mesh.arrays import MeshArrays
 from tensormesh.mesh.convert import arrays_to_meshio
 from tensormesh.mesh.gmsh_order import gmsh_to_file
 from tensormesh.mesh.groups import groups_as_cell_data
 from tensormesh.mesh.msh41 import is_msh41, physical_names, read_msh41
 from tensormesh.mesh.msh_write import msh22_mesh, write_msh41
+from tensormesh.mesh.vtk_lagrange import from_lagrange_types, to_lagrange_types
 
 logger = logging.getLogger(__name__)
 
+_HIGH_ORDER = tuple(kind for kind, (_, order) in NAMES.items() if order > 2)
 # meshio knows the node order of the other second-order types.
-_LEFT_IN_GMSH_ORDER = ("wedge18", "pyramid14")
-_VTK_FORMATS = ("vtk", "vtk42", "vtk51", "vtu", "xdmf")
+_LEFT_IN_GMSH_ORDER = ("wedge18", "pyramid14", *_HIGH_ORDER)
+_LAGRANGE_FORMATS = ("vtk", "vtk42", "vtk51", "vtu")
+_VTK_FORMATS = (*_LAGRANGE_FORMATS, "xdmf")
 
 
 def read_meshio(file_name: str | PathLike[str], file_format: str | None = None) -> meshio.Mesh:
@@ -50,9 +54,14 @@ def read_meshio(file_name: str | PathLike[str], file_format: str | None = None) 
             return read_msh41(path)
         file_format = file_format or _sniffed(path)
         mesh = _read_by_meshio(path, file_format)
+        file_format = file_format or path.suffix.lower().removeprefix(".")
         if file_format == "gmsh":
             _reorder_for_meshio(mesh)
             _add_named_groups(mesh, physical_names(path))
+        elif file_format in _LAGRANGE_FORMATS:
+            from_lagrange_types(mesh, file_format)
+        else:
+            _refuse_high_order([block.type for block in mesh.cells], file_format)
         return mesh
 
 
@@ -98,6 +107,15 @@ def _refuse_complex(arrays: MeshArrays) -> None:
         if data.is_complex():
             raise ValueError(
                 f"Data {name!r} are complex, mesh files are real; store real and imaginary part."
+            )
+
+
+def _refuse_high_order(kinds: list[str], file_format: str) -> None:
+    for kind in kinds:
+        if kind in _HIGH_ORDER:
+            raise ValueError(
+                f"The node order of {kind!r} in files of format {file_format!r} is not known; use"
+                " .vtu, .vtk or .msh."
             )
 
 
@@ -152,7 +170,12 @@ def _format_of(path: Path) -> str:
 def _for_format(arrays: MeshArrays, file_format: str) -> meshio.Mesh:
     if file_format == "gmsh22":
         return msh22_mesh(arrays, _LEFT_IN_GMSH_ORDER)
-    return arrays_to_meshio(_for_vtk(arrays) if file_format in _VTK_FORMATS else arrays)
+    mesh = arrays_to_meshio(_for_vtk(arrays) if file_format in _VTK_FORMATS else arrays)
+    if file_format in _LAGRANGE_FORMATS:
+        to_lagrange_types(mesh, file_format)
+    else:
+        _refuse_high_order(list(arrays.cells), file_format)
+    return mesh
 
 
 def _for_vtk(arrays: MeshArrays) -> MeshArrays:

@@ -62,7 +62,7 @@ class Mesh(GeneratorMethods, nn.Module):
     ------
     ValueError
         If a shape does not fit, a coordinate is not finite, a cell names a point that does not
-        exist or one point twice, or most second-order cells are in a foreign node order.
+        exist or one point twice, or most cells of a type are in a foreign node order.
     KeyError
         If a cell type is not supported.
     """
@@ -473,7 +473,7 @@ class Mesh(GeneratorMethods, nn.Module):
         return plot_mesh(self, values, save_path, dt, show_mesh, fix_clim, show, **kwargs)
 
     def check_node_ordering(self, raise_on_error: bool = True) -> dict[str, int]:
-        """Count second-order cells whose mid-edge nodes are not near their edges.
+        """Count cells of order 2 or more with nodes of edges that are not near their places.
 
         Parameters
         ----------

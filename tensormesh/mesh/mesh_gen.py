@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tensormesh.element.cell_type import cell_type
 from tensormesh.mesh.boundary_cells import mesh_with_boundary
+from tensormesh.mesh.generators import _check_order
 from tensormesh.mesh.gmsh_session import gmsh_model, model_cells
 from tensormesh.mesh.mesh import Mesh
 
@@ -32,7 +33,7 @@ class MeshGen:
     dimension
         2 or 3.
     order
-        Order of the cells, 1 or 2.
+        Order of the cells, 1 to 4.
     chara_length
         Size of the cells.
     cache_path
@@ -72,8 +73,7 @@ class MeshGen:
             dimension, order, self._quads = kind.dim, kind.order, kind.shape == "quad"
         if dimension not in (2, 3):
             raise ValueError(f"dimension must be 2 or 3, got {dimension!r}.")
-        if order not in (1, 2):
-            raise ValueError(f"order must be 1 or 2, got {order!r}.")
+        _check_order(order)
         _check_positive(chara_length=chara_length)
         self.dimension = dimension
         self.order = order

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.element.cell_type import cell_name, cell_type
+from tensormesh.element.cell_type import NAMES, cell_name, cell_type
 from tensormesh.element.lagrange import reference_nodes, tabulate
 from tensormesh.mesh.generators import gen_cube, gen_rectangle
 from tensormesh.mesh.mesh import Mesh
@@ -20,6 +20,8 @@ SECOND_ORDER = (
     "pyramid14",
 )
 CELL_TYPES = FIRST_ORDER + SECOND_ORDER
+HIGH_ORDER = tuple(kind for kind, (_, order) in NAMES.items() if order > 2)
+"""Orders 3 and 4."""
 
 _GENERATED = {
     "triangle": "tri",
@@ -49,7 +51,7 @@ def filled(kind: str, n: int = 2) -> Mesh:
     else:
         mesh = gen_cube(n=(n, n, n), element_type=_GENERATED[shape])
     mesh = only_top_cells(mesh)
-    return mesh if cell_type(kind).order == 1 else raised(mesh)
+    return mesh if cell_type(kind).order == 1 else raised(mesh, cell_type(kind).order)
 
 
 def only_top_cells(mesh: Mesh) -> Mesh:
@@ -72,12 +74,12 @@ def _joined(kind: str, corners: np.ndarray) -> Mesh:
     return Mesh.from_arrays(points, {kind: torch.from_numpy(cells.reshape(corners.shape[:2]))})
 
 
-def raised(mesh: Mesh) -> Mesh:
-    """The same cells with second-order nodes where the first-order map puts them."""
+def raised(mesh: Mesh, order: int = 2) -> Mesh:
+    """The same cells with nodes of `order` where the first-order map puts them."""
     ((kind, cells),) = mesh.top_cells().items()
-    second = cell_name(cell_type(kind).shape, 2)
-    values, _ = tabulate(kind, reference_nodes(second))
-    return _joined(second, torch.einsum("qb,ebd->eqd", values, mesh.points[cells]).numpy())
+    higher = cell_name(cell_type(kind).shape, order)
+    values, _ = tabulate(kind, reference_nodes(higher))
+    return _joined(higher, torch.einsum("qb,ebd->eqd", values, mesh.points[cells]).numpy())
 
 
 def bulged(mesh: Mesh, size: float = 0.12) -> Mesh:

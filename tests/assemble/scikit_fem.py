@@ -13,6 +13,8 @@ from tensormesh.mesh.mesh import Mesh
 ELEMENTS = {
     ("triangle", 1): skfem.ElementTriP1,
     ("triangle", 2): skfem.ElementTriP2,
+    ("triangle", 3): skfem.ElementTriP3,
+    ("triangle", 4): skfem.ElementTriP4,
     ("quad", 1): skfem.ElementQuad1,
     ("quad", 2): skfem.ElementQuad2,
     ("tetra", 1): skfem.ElementTetP1,

@@ -23,15 +23,17 @@ def error(mesh):
     """L2 error of the solution of -div grad u = f with u prescribed on the boundary."""
     dim = mesh.dim
     load = func_node_assembler(lambda x: dim * math.pi**2 * torch.sin(math.pi * x).prod())
-    f = load.from_mesh(mesh, quadrature_order=5)()
+    f = load.from_mesh(mesh, quadrature_order=7)()
     condenser = Condenser(mesh.boundary_mask, exact(mesh.points))
     K, b = condenser(LaplaceElementAssembler.from_mesh(mesh)(), f)
     u = condenser.recover(K.solve(b))
-    return float(SquaredError.from_mesh(mesh, 6)(point_data={"w": u}).sum()) ** 0.5
+    return float(SquaredError.from_mesh(mesh, 8)(point_data={"w": u}).sum()) ** 0.5
 
 
 @pytest.mark.parametrize(
-    ("order", "sizes", "expected"), [(1, (12, 24), 1.9), (2, (6, 12), 2.9)], ids=["P1", "P2"]
+    ("order", "sizes", "expected"),
+    [(1, (12, 24), 1.9), (2, (6, 12), 2.9), (3, (4, 8), 3.9), (4, (4, 8), 4.9)],
+    ids=["P1", "P2", "P3", "P4"],
 )
 @pytest.mark.parametrize("element_type", ["tri", "quad", "mixed"])
 def test_poisson_2d(element_type, order, sizes, expected):
@@ -51,6 +53,10 @@ def test_poisson_2d(element_type, order, sizes, expected):
         ("tet", 2, (4, 8), 2.9),
         ("hex", 2, (3, 6), 2.9),
         ("wedge", 2, (3, 6), 2.9),
+        ("tet", 3, (3, 6), 3.9),
+        ("hex", 3, (2, 4), 3.9),
+        ("wedge", 3, (2, 4), 3.9),
+        ("hex", 4, (2, 4), 4.9),
     ],
 )
 def test_poisson_3d(element_type, order, sizes, expected):

@@ -130,7 +130,7 @@ def test_row_gen_L(order, element_type):
     [
         (gen_L, dict(element_type="hex")),
         (gen_L, dict(right_inner=1.5)),
-        (gen_L, dict(order=3)),
+        (gen_L, dict(order=5)),
         (gen_hollow_rectangle, dict(inner_left=0.9)),
         (gen_hollow_rectangle, dict(chara_length=0.0)),
         (gen_hollow_cube, dict(inner_back=1.0)),

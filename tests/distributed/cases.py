@@ -28,6 +28,12 @@ _MAKE: dict[str, Callable[[], tm.Mesh]] = {
     "tetra10": lambda: gen_cube(n=(2, 2, 1), order=2),
 }
 KINDS = tuple(_MAKE)
+HIGH_ORDER: dict[str, Callable[[], tm.Mesh]] = {
+    "tetra20": lambda: gen_cube(n=(2, 1, 1), order=3),
+    "hexahedron64": lambda: gen_cube(n=(2, 2, 1), order=3, element_type="hex"),
+    "triangle15": lambda: gen_rectangle(n=(3, 2), order=4),
+}
+_MAKE.update(HIGH_ORDER)
 _MAKE["grid"] = lambda: gen_rectangle(n=(3, 3))
 _N_CELLS = 18  # of "grid"
 # Cell 8 is inside: all its nodes are also nodes of part 0, so part 1 owns nothing.

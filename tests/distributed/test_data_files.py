@@ -13,7 +13,11 @@ from tests.distributed.cases import dmesh_of, outcome
 from tests.rank_pool import RankPool
 
 FOLDER = Path(__file__).parents[1] / "data"
-ONE_CELL = ("hexahedron27", "pyramid14", "wedge18")
+ONE_CELL = (
+    *("hexahedron27", "pyramid14", "wedge18"),
+    *("triangle10", "triangle15", "quad16", "quad25"),
+    *("tetra20", "tetra35", "hexahedron64", "hexahedron125"),
+)
 FILES = sorted(path.name for path in FOLDER.iterdir() if path.suffix in (".msh", ".mesh"))
 
 

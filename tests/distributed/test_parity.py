@@ -9,6 +9,7 @@ from torch import Tensor
 import tensormesh as tm
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tests.distributed.cases import (
+    HIGH_ORDER,
     KINDS,
     METHODS,
     Flux,
@@ -113,6 +114,14 @@ def test_ranks_assemble_what_one_process_does(ranks: RankPool, n: int) -> None:
     by_rank = ranks(n, on_ranks, KINDS, timeout=240.0)
     for rank, cases in enumerate(by_rank):
         assert len(cases) == len(KINDS) * len(METHODS)
+        for (kind, method), found in cases.items():
+            assert_equal(found, expected[kind], f"{kind} {method} rank {rank}")
+
+
+def test_two_ranks_assemble_orders_3_and_4(ranks: RankPool) -> None:
+    expected = {kind: serial(kind) for kind in HIGH_ORDER}
+    for rank, cases in enumerate(ranks(2, on_ranks, tuple(HIGH_ORDER), timeout=120.0)):
+        assert len(cases) == len(HIGH_ORDER) * len(METHODS)
         for (kind, method), found in cases.items():
             assert_equal(found, expected[kind], f"{kind} {method} rank {rank}")
 

@@ -43,12 +43,12 @@ COUNTS = {
     Pyramid: (5, 8, 5, 5, 14),
 }
 NAMES = {
-    Line: ("line", "line3"),
-    Triangle: ("triangle", "triangle6"),
-    Quadrilateral: ("quad", "quad9"),
-    Tetrahedron: ("tetra", "tetra10"),
-    Hexahedron: ("hexahedron", "hexahedron27"),
-    Prism: ("wedge", "wedge18"),
+    Line: ("line", "line3", "line4", "line5"),
+    Triangle: ("triangle", "triangle6", "triangle10", "triangle15"),
+    Quadrilateral: ("quad", "quad9", "quad16", "quad25"),
+    Tetrahedron: ("tetra", "tetra10", "tetra20", "tetra35"),
+    Hexahedron: ("hexahedron", "hexahedron27", "hexahedron64", "hexahedron125"),
+    Prism: ("wedge", "wedge18", "wedge40", "wedge75"),
     Pyramid: ("pyramid", "pyramid14"),
 }
 every_class = pytest.mark.parametrize("element", CLASSES, ids=lambda c: c.__name__)
@@ -105,8 +105,8 @@ def test_row_get_basis_lists_vertices_then_middles_of_edges(element, order):
 
 
 @every_class
-def test_row_orders_beyond_two_are_refused(element):
-    """base-api 2 | cell types: orders 1 and 2 are supported, others are a `KeyError`."""
+def test_row_orders_beyond_four_are_refused(element):
+    """base-api 2 | cell types: orders 1 to 4 are supported, others are a `KeyError`."""
     with pytest.raises(KeyError, match="order 5"):
         element.get_basis(5)
 

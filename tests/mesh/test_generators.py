@@ -10,7 +10,7 @@ RECTANGLE = dict(left=-1.0, right=2.0, bottom=0.5, top=1.5)
 CUBE = dict(left=-1.0, right=2.0, bottom=0.5, top=1.5, front=0.0, back=0.7)
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     ("element_type", "shapes", "n_cells"),
     [
@@ -31,7 +31,7 @@ def test_rectangle_is_filled_by_positive_cells(order, element_type, shapes, n_ce
     assert mesh.dtype == torch.float64
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     ("element_type", "shape", "per_box"),
     [("tet", "tetra", 6), ("hex", "hexahedron", 1), ("wedge", "wedge", 2)],
@@ -47,7 +47,7 @@ def test_cube_is_filled_by_positive_cells(order, element_type, shape, per_box):
     assert volumes(mesh).sum() == pytest.approx(3.0 * 1.0 * 0.7)
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     ("element_type", "n_facets"),
     [
@@ -63,10 +63,11 @@ def test_cube_is_conforming(order, element_type, n_facets):
     assert torch.equal(mesh.topological_boundary_mask(), mesh.point_data["is_boundary"])
 
 
+@pytest.mark.parametrize(("order", "line"), [(2, "line3"), (3, "line4"), (4, "line5")])
 @pytest.mark.parametrize("element_type", ["tri", "quad", "mixed"])
-def test_rectangle_is_conforming(element_type):
-    mesh = gen_rectangle(order=2, element_type=element_type, n=(5, 4))
-    assert len(mesh.boundary_facets()) == 2 * (5 + 4) == len(mesh.cells["line3"])
+def test_rectangle_is_conforming(element_type, order, line):
+    mesh = gen_rectangle(order=order, element_type=element_type, n=(5, 4))
+    assert len(mesh.boundary_facets()) == 2 * (5 + 4) == len(mesh.cells[line])
     assert torch.equal(mesh.topological_boundary_mask(), mesh.point_data["is_boundary"])
 
 
@@ -141,7 +142,7 @@ def test_positional_order_of_arguments():
     [
         (dict(chara_length=0.0), "chara_length"),
         (dict(chara_length=float("nan")), "chara_length"),
-        (dict(order=3), "order"),
+        (dict(order=5), "order"),
         (dict(left=1.0, right=1.0), "1.0 to 1.0"),
         (dict(right=float("inf")), "inf"),
         (dict(element_type="pentagon"), "pentagon"),
