@@ -1,0 +1,96 @@
+"""The benchmarks run, agree with another program, and their page is what the results give."""
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import run as start
+from typing import Any
+
+import pytest
+
+from tests.programs import run
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+PAGE = BENCHMARKS.parent / "docs" / "benchmarks.md"
+
+
+def script(name: str, *arguments: str | Path) -> list[str]:
+    return [sys.executable, str(BENCHMARKS / name), *map(str, arguments)]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the results of a small mesh: on one rank beside scikit-fem, and on two."""
+    folder = tmp_path_factory.mktemp("results")
+    arguments = ["--small", "--runs", "1", "--repeat", "2", "--output", folder]
+    chosen = ["--cases", "P1-elasticity-cell", "--peers", "scikit-fem"]
+    run(script("assembly.py", *arguments, *chosen), folder)
+    return folder
+
+
+@pytest.fixture
+def entries(results: Path) -> list[dict[str, Any]]:
+    content = json.loads((results / "assembly.json").read_text())
+    found: list[dict[str, Any]] = content["cases"]
+    return found
+
+
+@pytest.mark.skipif(find_spec("skfem") is None, reason="scikit-fem is not installed")
+def test_we_agree_with_scikit_fem_in_every_phase(entries: list[dict[str, Any]]) -> None:
+    compared = entries[0]["results"]
+    assert compared.keys() == {"tensormesh", "scikit-fem"}
+    ours, theirs = (compared[name]["facts"] for name in ("tensormesh", "scikit-fem"))
+    assert ours.keys() == theirs.keys() == {"first", "coefficient", "points"}
+    for phase, facts in theirs.items():
+        assert ours[phase]["norm"] == pytest.approx(facts["norm"], rel=1e-12)
+        assert ours[phase]["energy"] == pytest.approx(facts["energy"], rel=1e-12)
+    assert entries[0]["disagreement"] < 1e-10
+    assert len({facts["norm"] for facts in theirs.values()}) == 3
+
+
+def test_two_ranks_make_the_same_matrix(entries: list[dict[str, Any]]) -> None:
+    one, two = (entry["results"]["tensormesh"] for entry in entries)
+    assert (one["ranks"], two["ranks"]) == (1, 2)
+    assert one["entries"] == two["entries"]
+    assert two["bytes_sent"] > 0
+    for phase, facts in one["facts"].items():
+        for fact in ("size", "norm", "energy"):
+            assert two["facts"][phase][fact] == pytest.approx(facts[fact], rel=1e-12)
+
+
+def test_a_wrong_matrix_is_told(tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
+        "from compare import disagreement\n"
+        "right = {'first': {'size': 8, 'sum': 0.0, 'norm': 2.0, 'energy': 3.0}}\n"
+        "for fact, wrong in (('sum', 2e-9), ('norm', 2 + 2e-9), ('energy', 3 + 3e-9)):\n"
+        "    other = {'first': {**right['first'], fact: wrong}}\n"
+        "    print(disagreement({'a': {'facts': right}, 'b': {'facts': other}}))\n"
+    )
+    found = [float(line) for line in run([sys.executable, "-c", program], tmp_path).split()]
+    assert found == pytest.approx([1e-9] * 3, rel=1e-6)
+
+
+def test_page_that_is_out_of_date_is_told(results: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    report = script("report.py", "--results", results, "--page", page)
+    run(report, tmp_path)
+    assert "P1-elasticity-cell" in page.read_text()
+    run([*report, "--check"], tmp_path)
+    page.write_text(page.read_text().replace("750", "751"))
+    assert start([*report, "--check"], check=False).returncode == 1
+
+
+def test_page_in_the_docs_is_what_the_results_give(tmp_path: Path) -> None:
+    assert PAGE.exists() == (BENCHMARKS / "results" / "assembly.json").exists()
+    if PAGE.exists():
+        run(script("report.py", "--check"), tmp_path)
+
+
+def test_profile_shows_the_operators_of_a_call(tmp_path: Path) -> None:
+    size = ["3", "3", "3"]
+    output = run(
+        script("profile_assembly.py", "P1", "laplace-cell", *size, "--rows", "99"), tmp_path
+    )
+    assert "aten::index_add_" in output
