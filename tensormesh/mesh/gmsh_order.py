@@ -1,7 +1,8 @@
 """Node orders and type numbers of gmsh.
 
 gmsh numbers vertices, then edge by edge, face by face, and inside. The nodes inside an edge run
-along it; those inside a face or a cell are numbered like those of a smaller one, vertices first.
+along it. Those inside a face or a cell are numbered like those of a smaller one, vertices first;
+those inside a wedge column by column.
 
 Source: the section "Node ordering" and the MSH file format in the reference manual of gmsh.
 """
@@ -49,6 +50,8 @@ TYPE_NUMBERS = {
     "tetra35": 30,
     "quad16": 36,
     "quad25": 37,
+    "wedge40": 90,
+    "wedge75": 91,
     "hexahedron64": 92,
     "hexahedron125": 93,
 }
@@ -67,29 +70,23 @@ _EDGES = {
     "pyramid": ((0, 1), (0, 3), (0, 4), (1, 2), (1, 4), (2, 3), (2, 4), (3, 4)),
 }
 _FACES = {
+    "triangle": ((0, 1, 2),),
+    "quad": ((0, 1, 2, 3),),
     "tetra": ((0, 2, 1), (0, 1, 3), (0, 3, 2), (3, 1, 2)),
     "hexahedron": (
         *((0, 3, 2, 1), (0, 1, 5, 4), (0, 4, 7, 3)),
         *((1, 2, 6, 5), (2, 3, 7, 6), (4, 5, 6, 7)),
     ),
-    "wedge": ((0, 1, 4, 3), (0, 3, 5, 2), (1, 2, 5, 4)),
+    "wedge": ((0, 2, 1), (3, 4, 5), (0, 1, 4, 3), (0, 3, 5, 2), (1, 2, 5, 4)),
     "pyramid": ((0, 3, 2, 1),),
 }
 _SHRINK = {"triangle": 3, "quad": 2, "tetra": 4, "hexahedron": 2}
-"""Shape: how much lower the order of the cell is that the nodes inside make."""
+"""Shape: how much lower the order of the cell is that the nodes inside make, if they do."""
 
 
 @cache
 def gmsh_to_file(name: str) -> list[int]:
-    """Permutation with ``cells = gmsh_cells[:, permutation]`` for cell type `name`.
-
-    Raises
-    ------
-    ValueError
-        If the order of gmsh is not known here: wedges of order 3 and more.
-    """
-    if name not in TYPE_NUMBERS:
-        raise ValueError(f"The node order of gmsh for {name!r} is not known: use .vtu files.")
+    """Permutation with ``cells = gmsh_cells[:, permutation]`` for cell type `name`."""
     kind = cell_type(name)
     shape = SHAPES[kind.shape]
     ours = np.rint(kind.order * file_order_nodes(shape, kind.order)).astype(np.int64)
@@ -105,7 +102,7 @@ def _places(shape: Shape, order: int) -> NDArray[np.int64]:
     for entity in (*_EDGES.get(shape.name, ()), *_FACES.get(shape.name, ())):
         origin, axes = (part.astype(np.int64) for part in frame(shape, entity))
         parts.append(order * origin + _inside(SHAPES[ENTITIES[len(entity)]], order) @ axes)
-    if shape.name in _SHRINK:
+    if shape.dim == 3:
         parts.append(_inside(shape, order))
     return np.concatenate(parts)
 
@@ -115,6 +112,11 @@ def _inside(shape: Shape, order: int) -> NDArray[np.int64]:
     lattice = inner_lattice(shape, order)
     if shape.dim == 1 or not len(lattice):
         return lattice
+    if shape.name == "wedge":  # a column above each node of the triangle
+        triangle = _inside(SHAPES["triangle"], order)
+        column = 1 + _places(SHAPES["line"], order - 2)
+        rows = [np.repeat(triangle, len(column), axis=0), np.tile(column, (len(triangle), 1))]
+        return np.concatenate(rows, axis=1)
     return 1 + _places(shape, order - _SHRINK[shape.name])
 
 

@@ -41,7 +41,6 @@ def msh22_mesh(arrays: MeshArrays, left_in_gmsh_order: tuple[str, ...]) -> meshi
     ------
     ValueError
         If a group has cells of several dimensions: MSH 2.2 through meshio names only one of them.
-        If gmsh's order of the nodes of a cell type is not known.
     """
     tags = group_tags(arrays)
     names = [name for _, name in tags]
@@ -76,22 +75,16 @@ def write_msh41(arrays: MeshArrays, path: Path) -> None:
     """Write `arrays` as binary MSH 4.1. Cells of one type come ordered by their groups.
 
     Data are written as float64, the only type that the format has.
-
-    Raises
-    ------
-    ValueError
-        If gmsh's order of the nodes of a cell type is not known.
     """
     tags = group_tags(arrays)
     parts = [part for kind in arrays.cells for part in _parts(arrays, kind, tags)]
     entities = _entities(parts)
-    elements = _elements_body(arrays, parts, entities)
     with path.open("wb") as file:
         file.write(b"$MeshFormat\n4.1 1 8\n" + np.int32(1).tobytes() + b"\n$EndMeshFormat\n")
         file.write(_section("PhysicalNames", _physical_names(tags)))
         file.write(_section("Entities", _entities_body(entities)))
         file.write(_section("Nodes", _nodes_body(arrays.points, max(entities, default=(0, 1)))))
-        file.write(_section("Elements", elements))
+        file.write(_section("Elements", _elements_body(arrays, parts, entities)))
         for name, data in arrays.point_data.items():
             if name not in _TAG_DATA:
                 file.write(_section("NodeData", _data_body(name, _components(_numpy(data)))))

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[1] / "data"
 ONE_CELL = (
     *("hexahedron27", "pyramid14", "wedge18"),
     *("triangle10", "triangle15", "quad16", "quad25"),
-    *("tetra20", "tetra35", "hexahedron64", "hexahedron125"),
+    *("tetra20", "tetra35", "hexahedron64", "hexahedron125", "wedge40", "wedge75"),
 )
 FILES = sorted(path.name for path in FOLDER.iterdir() if path.suffix in (".msh", ".mesh"))
 

@@ -8,7 +8,9 @@ from tensormesh.element import cell_type, quadrature, reference_nodes, tabulate
 from tensormesh.element.cell_type import NAMES
 from tensormesh.mesh.gmsh_order import TYPE_NUMBERS, file_to_gmsh, gmsh_to_file
 
-KINDS = [k for k, (shape, _) in NAMES.items() if k in TYPE_NUMBERS and shape != "vertex"]
+# gmsh does not tell about wedges of order 3 and 4: for these there are files in the data.
+SILENT = ("vertex", "wedge40", "wedge75")
+KINDS = [k for k in NAMES if k not in SILENT]
 
 
 @pytest.fixture(scope="module")
