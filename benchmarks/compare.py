@@ -33,8 +33,8 @@ def combine(records: Sequence[Record]) -> Record:
 def disagreement(results: Mapping[str, Record]) -> float | None:
     """Largest relative difference of any program's facts from the first one's; None for one only.
 
-    The sum is seen against the norm, since that of a stiffness matrix is zero. A different number
-    of unknowns counts as infinite.
+    The sum is seen against itself or the norm, whichever is larger: that of a stiffness matrix is
+    zero, that of a mass matrix the volume. Another number of unknowns counts as infinite.
     """
     reference, *others = (result["facts"] for result in results.values())
     differences = [_difference(reference, other) for other in others]
@@ -47,8 +47,13 @@ def _difference(reference: Record, other: Record) -> float:
         theirs = other[phase]
         if ours["size"] != theirs["size"]:
             return float("inf")
-        for fact, scale in (("sum", "norm"), ("norm", "norm"), ("energy", "energy")):
-            largest = max(largest, abs(ours[fact] - theirs[fact]) / abs(ours[scale]))
+        scales = {
+            "sum": max(abs(ours["sum"]), ours["norm"]),
+            "norm": ours["norm"],
+            "energy": abs(ours["energy"]),
+        }
+        for fact, scale in scales.items():
+            largest = max(largest, abs(ours[fact] - theirs[fact]) / scale)
     return largest
 
 

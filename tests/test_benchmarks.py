@@ -59,17 +59,24 @@ def test_two_ranks_make_the_same_matrix(entries: list[dict[str, Any]]) -> None:
             assert two["facts"][phase][fact] == pytest.approx(facts[fact], rel=1e-12)
 
 
-def test_a_wrong_matrix_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("total", "fact", "wrong"),
+    [
+        (0.0, "sum", 2e-9),  # of a stiffness matrix: seen against the norm
+        (5.0, "sum", 5 + 5e-9),
+        (0.0, "norm", 2 + 2e-9),
+        (0.0, "energy", 3 + 3e-9),
+    ],
+)
+def test_a_wrong_matrix_is_told(total: float, fact: str, wrong: float, tmp_path: Path) -> None:
+    right = {"size": 8, "sum": total, "norm": 2.0, "energy": 3.0}
+    both = {"a": {"facts": {"first": right}}, "b": {"facts": {"first": {**right, fact: wrong}}}}
     program = (
         f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
-        "from compare import disagreement\n"
-        "right = {'first': {'size': 8, 'sum': 0.0, 'norm': 2.0, 'energy': 3.0}}\n"
-        "for fact, wrong in (('sum', 2e-9), ('norm', 2 + 2e-9), ('energy', 3 + 3e-9)):\n"
-        "    other = {'first': {**right['first'], fact: wrong}}\n"
-        "    print(disagreement({'a': {'facts': right}, 'b': {'facts': other}}))\n"
+        f"from compare import disagreement\nprint(disagreement({both!r}))\n"
     )
-    found = [float(line) for line in run([sys.executable, "-c", program], tmp_path).split()]
-    assert found == pytest.approx([1e-9] * 3, rel=1e-6)
+    found = float(run([sys.executable, "-c", program], tmp_path))
+    assert found == pytest.approx(1e-9, rel=1e-6)
 
 
 def test_page_that_is_out_of_date_is_told(results: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The process groups of one root mesh: made on first use by all ranks together, then shared."""
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +26,7 @@ class GroupRegistry:
     def __init__(self, layout: Layout, backends: Mapping[Span, Backend] | None = None) -> None:
         self.layout = layout
         self.backends = dict(backends or {})
-        self._members_only = False
+        self._own_lines_only = False
         self._groups: dict[Span, dist.ProcessGroup | None] = {}
         self._world: weakref.ref[Any] | None = None
 
@@ -37,12 +37,12 @@ class GroupRegistry:
     def adopt(self, span: Span, group: dist.ProcessGroup) -> None:
         """Use an existing group for the line along `span`.
 
-        Other ranks may then have other layouts, so that groups made later are made by their
-        members alone.
+        Other ranks may then have other layouts, so that before groups are made later the ranks
+        tell each other their lines.
         """
         self._forget_former_job()
         self._groups[span] = group
-        self._members_only = True
+        self._own_lines_only = True
 
     def override(self, span: Span, backend: Backend) -> None:
         """Choose the backend of the groups along `span`, before they are made.
@@ -99,7 +99,8 @@ class GroupRegistry:
             )
         name, options = _split(self.backends.get(span))
         mine = None
-        for line in self.layout.lines(span):
+        lines = self.layout.lines(span)
+        for line in _lines_of_all_ranks(lines) if self._own_lines_only else lines:
             # sort_ranks=False only where it matters: ascending ranks work on any torch release.
             order: dict[str, Any] = {} if list(line) == sorted(line) else {"sort_ranks": False}
             group = dist.new_group(
@@ -107,12 +108,18 @@ class GroupRegistry:
                 timeout=job_timeout(),
                 backend=name,
                 pg_options=options,
-                use_local_synchronization=self._members_only,
                 **order,
             )
             if dist.get_rank() in line:
                 mine = group
         return mine
+
+
+def _lines_of_all_ranks(lines: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Lines that any rank of the world knows of, each once. Collective over the world."""
+    gathered: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(gathered, list(lines), group=dist.group.WORLD)
+    return sorted({tuple(line) for of_rank in gathered for line in of_rank})
 
 
 def job_timeout() -> timedelta | None:
