@@ -87,6 +87,13 @@ def test_block_runs_on_two_ranks(block: Block, tmp_path: Path) -> None:
     assert run([*launcher(2), "pasted.py"], tmp_path) == 2 * alone
 
 
+@pytest.mark.parametrize("block", PARALLEL_BLOCKS, ids=str)
+def test_block_ends_its_process_group(block: Block) -> None:
+    """Without that, torch aborts some of the runs at exit."""
+    *_, last = block.code.strip().splitlines()
+    assert last.strip() == "torch.distributed.destroy_process_group()"
+
+
 def test_readme_shows_the_right_number(tmp_path: Path) -> None:
     (tmp_path / "pasted.py").write_text(blocks_of("README.md")[0].code)
     (value,) = largest_value(run([*launcher(1), "pasted.py"], tmp_path))
