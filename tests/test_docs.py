@@ -83,15 +83,18 @@ def test_block_runs_when_pasted(block: Block, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", PARALLEL_BLOCKS, ids=str)
 def test_block_runs_on_two_ranks(block: Block, tmp_path: Path) -> None:
     (tmp_path / "pasted.py").write_text(block.code)
-    alone = run([*launcher(1), "pasted.py"], tmp_path)
-    assert run([*launcher(2), "pasted.py"], tmp_path) == 2 * alone
+    alone = run([*launcher(1), "pasted.py"], tmp_path).strip()
+    both = run([*launcher(2), "pasted.py"], tmp_path)
+    assert alone
+    assert both.count(alone) == 2  # where a line of one rank ends, that of the other may begin
+    assert both.replace(alone, "").strip() == ""
 
 
 @pytest.mark.parametrize("block", PARALLEL_BLOCKS, ids=str)
 def test_block_ends_its_process_group(block: Block) -> None:
     """Without that, torch aborts some of the runs at exit."""
     *_, last = block.code.strip().splitlines()
-    assert last.strip() == "torch.distributed.destroy_process_group()"
+    assert last.partition("#")[0].strip() == "torch.distributed.destroy_process_group()"
 
 
 def test_readme_shows_the_right_number(tmp_path: Path) -> None:

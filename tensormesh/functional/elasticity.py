@@ -7,17 +7,17 @@ from torch import Tensor
 
 
 def sym(A: Tensor) -> Tensor:
-    """Symmetric part ``(A + A^T) / 2`` of ``[..., D, D]``."""
+    """Symmetric part ``(A + A^T) / 2`` of square matrices."""
     return (A + A.transpose(-1, -2)) / 2
 
 
 def skew(A: Tensor) -> Tensor:
-    """Antisymmetric part ``(A - A^T) / 2`` of ``[..., D, D]``."""
+    """Antisymmetric part ``(A - A^T) / 2`` of square matrices."""
     return (A - A.transpose(-1, -2)) / 2
 
 
 def strain(graddisplacement: Tensor) -> Tensor:
-    """Small strain of a displacement gradient ``du_i / dx_j``, ``[..., D, D]``."""
+    """Small strain of the gradients ``du_i / dx_j`` of displacements."""
     return sym(graddisplacement)
 
 
@@ -58,7 +58,7 @@ def isotropic_stress(strain: Tensor, E: float | Tensor = 1.0, nu: float | Tensor
 
 
 def deviatoric_stress(stress: Tensor) -> Tensor:
-    """Stress ``[..., 3, 3]`` without its mean: ``sigma - tr(sigma) / 3 I``.
+    """Stress without its mean, ``sigma - tr(sigma) / 3 I``.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def deviatoric_stress(stress: Tensor) -> Tensor:
 
 
 def deviatoric_stress_norm(stress: Tensor) -> Tensor:
-    """``sqrt(s : s)`` of the deviator ``s`` of a stress ``[..., 3, 3]``.
+    """Norm ``sqrt(s : s)`` of the deviator of a stress.
 
     The von Mises stress is ``sqrt(3 / 2)`` of it.
     """
