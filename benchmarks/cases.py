@@ -17,7 +17,7 @@ FORMS = {
     "elasticity-cell": "c σ(u):ε(v), c constant in a cell",
     "load": "f v, f nodal (a vector)",
 }
-WAITING = {"P3": "third-order tetrahedra are not supported yet"}
+WAITING = {"P3": "the programs beside ours do not run third-order tetrahedra here yet"}
 
 
 @dataclass(frozen=True)
