@@ -75,7 +75,7 @@ def deviatoric_stress(stress: Tensor) -> Tensor:
 
 
 def deviatoric_stress_norm(stress: Tensor) -> Tensor:
-    """Norm ``sqrt(s : s)`` of the deviator of a stress.
+    """Frobenius norm of the deviator of a stress.
 
     The von Mises stress is ``sqrt(3 / 2)`` of it.
     """
