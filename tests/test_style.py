@@ -99,6 +99,18 @@ def test_package_raises_and_logs_but_never_asserts_or_prints(path: Path) -> None
     assert not found
 
 
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_first_lines_are_whole_sentences_to_the_reference(path: Path) -> None:
+    """A list of names cuts first lines at a full stop and a space, be it inside a literal."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    lines = [
+        (ast.get_docstring(node) or "").split("\n")[0]
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, documented)
+    ]
+    assert [line for line in lines if re.search(r"``[^`]*[.!?] [^`]*``", line)] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_in_all_exist_once(package: str) -> None:
     module = import_module(package)

@@ -37,7 +37,7 @@ class ScaledMassElementAssembler(ElementAssembler):
 
 
 class AnisotropicLaplaceElementAssembler(ElementAssembler):
-    """Diffusion by a tensor: ``(A grad u) . grad v``, with `A` ``[.., D, D]`` from the data.
+    """Diffusion by a tensor, ``(A grad u) · grad v``, with `A` ``[D, D]`` at each point or cell.
 
     `A` may be complex, and need not be symmetric: it acts on the gradient of the solution.
     """
