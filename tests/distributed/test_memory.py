@@ -87,7 +87,7 @@ def grows(device_mesh: DeviceMesh) -> list[int]:
     """Live tensors after each of several rounds of assembly, condensation and solution."""
     mesh = tm.Mesh.gen_rectangle(n=(8, 8))
     counts = []
-    for _ in range(4):
+    for _ in range(7):
         dmesh = tm.DistributedMesh(mesh, device_mesh=device_mesh)
         K = tm.distributed_element_assemble(tm.LaplaceElementAssembler, dmesh)
         f = tm.distributed_node_assemble(tm.const_node_assembler(), dmesh)
@@ -101,5 +101,6 @@ def grows(device_mesh: DeviceMesh) -> list[int]:
 
 
 def test_nothing_is_left_behind(ranks: RankPool) -> None:
-    for _, second, third, fourth in ranks(2, grows):
-        assert max(third, fourth) <= second + 2  # a tensor or two of the collector's moment
+    # In one round or another the collector is late; what leaks is there in every later round.
+    for _, *early_and_late in ranks(2, grows):
+        assert min(early_and_late[3:]) <= min(early_and_late[:3])
