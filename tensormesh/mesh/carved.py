@@ -14,9 +14,9 @@ from tensormesh.mesh.generators import (
     CUBE_SIDES,
     RECTANGLE_SIDES,
     _check_order,
-    _cube_blocks,
-    _rectangle_blocks,
-    _refuse_to_plot,
+    cube_blocks,
+    rectangle_blocks,
+    refuse_to_plot,
 )
 from tensormesh.mesh.grid import Block, Grid, block_cells
 from tensormesh.mesh.mesh import Mesh
@@ -77,12 +77,12 @@ def gen_hollow_rectangle(
     >>> gen_hollow_rectangle(0.25).n_elements
     12
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     ticks = [
         (outer_left, inner_left, inner_right, outer_right),
         (outer_bottom, inner_bottom, inner_top, outer_top),
     ]
-    return _hollow(ticks, chara_length, order, element_type, _rectangle_blocks, RECTANGLE_SIDES)
+    return _hollow(ticks, chara_length, order, element_type, rectangle_blocks, RECTANGLE_SIDES)
 
 
 def gen_hollow_cube(
@@ -141,13 +141,13 @@ def gen_hollow_cube(
     >>> gen_hollow_cube(0.25, element_type="hex").n_elements
     56
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     ticks = [
         (outer_left, inner_left, inner_right, outer_right),
         (outer_bottom, inner_bottom, inner_top, outer_top),
         (outer_front, inner_front, inner_back, outer_back),
     ]
-    return _hollow(ticks, chara_length, order, element_type, _cube_blocks, CUBE_SIDES)
+    return _hollow(ticks, chara_length, order, element_type, cube_blocks, CUBE_SIDES)
 
 
 def gen_L(  # noqa: N802
@@ -202,7 +202,7 @@ def gen_L(  # noqa: N802
     >>> gen_L(0.5).n_elements
     3
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     ticks = [(left, right_inner, right), (bottom, top_inner, top)]
     grid, marks = _broken_grid(ticks, chara_length, order)
     corner = np.array([mark[1] for mark in marks])
@@ -210,7 +210,7 @@ def gen_L(  # noqa: N802
     sides = _sides_of_box(grid, (0, 0), grid.n, RECTANGLE_SIDES)
     x, y = (places - order * corner).T
     sides |= {"L_top": (y == 0) & (x >= 0), "L_right": (x == 0) & (y >= 0)}
-    blocks = _outside(_rectangle_blocks(element_type, grid), corner, np.array(grid.n))
+    blocks = _outside(rectangle_blocks(element_type, grid), corner, np.array(grid.n))
     return _mesh(grid, ticks, marks, blocks, sides)
 
 

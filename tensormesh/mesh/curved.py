@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tensormesh.mesh.boundary_cells import mesh_with_boundary
-from tensormesh.mesh.generators import _refuse_to_plot
+from tensormesh.mesh.generators import refuse_to_plot
 from tensormesh.mesh.mesh import Mesh
 from tensormesh.mesh.mesh_gen import MeshGen
 
@@ -55,7 +55,7 @@ def gen_circle(
     NotImplementedError
         If `visualize` is asked for.
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     shapes = MeshGen(None, 2, order, chara_length, None, verbose)
     return shapes.add_circle(cx, cy, r, element_type).gen()
 
@@ -92,7 +92,7 @@ def gen_hollow_circle(
     ValueError, ImportError, NotImplementedError
         As of `gen_circle`.
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     _check_radii(r_inner, r_outer)
     shapes = MeshGen(None, 2, order, chara_length, None, verbose)
     mesh = shapes.add_circle(cx, cy, r_outer, element_type).remove_circle(cx, cy, r_inner).gen()
@@ -129,7 +129,7 @@ def gen_sphere(
     ValueError, ImportError, NotImplementedError
         As of `gen_circle`.
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     shapes = MeshGen(None, 3, order, chara_length, None, verbose)
     return shapes.add_sphere(cx, cy, cz, r).gen()
 
@@ -168,7 +168,7 @@ def gen_hollow_sphere(
     ValueError, ImportError, NotImplementedError
         As of `gen_circle`.
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     _check_radii(r_inner, r_outer)
     shapes = MeshGen(None, 3, order, chara_length, None, verbose)
     mesh = shapes.add_sphere(cx, cy, cz, r_outer).remove_sphere(cx, cy, cz, r_inner).gen()

@@ -66,9 +66,9 @@ def gen_rectangle(
     >>> gen_rectangle(0.5).n_elements
     8
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     grid = _grid(((left, right), (bottom, top)), chara_length, order, n)
-    return grid_mesh(grid, _rectangle_blocks(element_type, grid), RECTANGLE_SIDES)
+    return grid_mesh(grid, rectangle_blocks(element_type, grid), RECTANGLE_SIDES)
 
 
 def gen_cube(
@@ -125,9 +125,9 @@ def gen_cube(
     >>> gen_cube(0.5, element_type="hex").n_elements
     8
     """
-    _refuse_to_plot(visualize)
+    refuse_to_plot(visualize)
     grid = _grid(((left, right), (bottom, top), (front, back)), chara_length, order, n)
-    return grid_mesh(grid, _cube_blocks(element_type, grid), CUBE_SIDES)
+    return grid_mesh(grid, cube_blocks(element_type, grid), CUBE_SIDES)
 
 
 _SQUARE = np.array(SHAPES["quad"].vertices, np.int64)
@@ -149,7 +149,8 @@ def _kuhn() -> NDArray[np.int64]:
     return tetrahedra
 
 
-def _rectangle_blocks(element_type: str, grid: Grid) -> list[Block]:
+def rectangle_blocks(element_type: str, grid: Grid) -> list[Block]:
+    """Cells of a grid in the plane; ValueError if `element_type` is unknown."""
     boxes = grid.boxes()
     if element_type == "tri":
         return [Block("triangle", _TRIANGLES, boxes)]
@@ -166,7 +167,8 @@ def _rectangle_blocks(element_type: str, grid: Grid) -> list[Block]:
     raise ValueError(f"element_type must be 'tri', 'quad' or 'mixed', got {element_type!r}.")
 
 
-def _cube_blocks(element_type: str, grid: Grid) -> list[Block]:
+def cube_blocks(element_type: str, grid: Grid) -> list[Block]:
+    """Cells of a grid in space; ValueError if `element_type` is unknown."""
     if element_type == "tet":
         return [Block("tetra", _kuhn(), grid.boxes())]
     if element_type == "hex":
@@ -202,7 +204,8 @@ def _counts(
     return tuple(ceil((high - low) / chara_length * (1 - 1e-12)) for low, high in bounds)
 
 
-def _refuse_to_plot(visualize: bool) -> None:
+def refuse_to_plot(visualize: bool) -> None:
+    """Refuse ``visualize=True``, which is accepted by name for compatibility only."""
     if visualize:
         raise NotImplementedError("visualize=True is not available: plot the mesh it returns.")
 
