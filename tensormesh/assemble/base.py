@@ -18,7 +18,7 @@ from tensormesh.assemble.sampling import cells_last, gradient, interpolate
 from tensormesh.assemble.separable import Separable, factor, separate
 from tensormesh.assemble.topology import Topology
 from tensormesh.assemble.transformation import Transformation
-from tensormesh.assemble.workspace import BLOCK_NUMBERS, Workspace
+from tensormesh.assemble.workspace import BLOCK_NUMBERS, BlockGeometry, Workspace
 
 if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
@@ -287,7 +287,7 @@ class Assembler(nn.Module):
     def _table(self, kind: str) -> Tabulation:
         return self._workspace.table(kind, self.points)
 
-    def _cell_geometry(self, kind: str) -> CellGeometry:
+    def _cell_geometry(self, kind: str) -> BlockGeometry:
         return self._workspace.geometry(self._topology, kind)
 
     def _integrals(
@@ -298,25 +298,18 @@ class Assembler(nn.Module):
             table, geometry = self._table(kind), self._cell_geometry(kind)
             n = cells.shape[0]
             width, separable = self._probe(form, data, kind, geometry, table, coefficients)
-            kept = None
+            short_cut = None
             if separable is not None:
                 kept = self._workspace.pulled_back(form, kind, separable, geometry)
+                short_cut = _ShortCut(form, separable, kept, self.points)
             size = max(1, BLOCK_NUMBERS // width)
             for start in range(0, max(n, 1), size):
                 block = slice(start, min(start + size, n))
-                local = geometry.slice(block)
+                local = geometry.of(block)
                 arguments, grid = self._arguments(form, data, kind, block, local, table)
                 tensors = None
-                if separable is not None:
-                    s = factor(form, arguments, self.dimension, self.points, separable)
-                    if s is not None:
-                        of_block = (
-                            pull_back(form, separable.constant, local)
-                            if kept is None
-                            else kept[..., block]
-                        )
-                        by_point = s.view(grid[0], 1, 1, 1, grid[1])
-                        tensors = reference_matrices(form, of_block * by_point, table)
+                if short_cut is not None:
+                    tensors = short_cut.matrices(arguments, grid, block, local, table)
                 if tensors is None:
                     c = coefficients(form, arguments, self.dimension, self.points)
                     tensors = contract(form, cells_last(form, c, grid), local, table)
@@ -327,7 +320,7 @@ class Assembler(nn.Module):
         form: Form,
         data: FormData,
         kind: str,
-        geometry: CellGeometry,
+        geometry: BlockGeometry,
         table: Tabulation,
         coefficients: Coefficients,
     ) -> tuple[int, Separable | None]:
@@ -344,7 +337,7 @@ class Assembler(nn.Module):
             dtype=torch.int64,
             device=self.device,
         )
-        few = CellGeometry(geometry.measure[..., picks], geometry.inverse[..., picks])
+        few = geometry.of(picks)
         arguments, grid = self._arguments(form, data, kind, picks, few, table)
         # What still requires grad then comes from parameters of the form.
         arguments = {name: x.detach() for name, x in arguments.items()}
@@ -411,6 +404,44 @@ class Assembler(nn.Module):
                 "give a field in point_data, or one value a cell"
             )
         return given.values
+
+
+class _ShortCut:
+    """Element matrices of coefficients ``s(x) P``, block by block."""
+
+    def __init__(
+        self, form: Form, separable: Separable, kept: Tensor | None, points: Tensor
+    ) -> None:
+        self._form, self._separable, self._kept, self._points = form, separable, kept, points
+        self._everywhere: Tensor | None = None
+
+    def matrices(
+        self,
+        arguments: Mapping[str, Tensor],
+        grid: tuple[int, int],
+        block: slice,
+        geometry: CellGeometry,
+        table: Tabulation,
+    ) -> Tensor | None:
+        """``[B * B, k, E]``; None where the coefficients have another structure after all."""
+        s = self._factor(arguments, grid)
+        if s is None:
+            return None
+        if self._kept is None:
+            of_block = pull_back(self._form, self._separable.constant, geometry)
+        else:
+            of_block = self._kept[..., block]
+        by_point = s.view(grid[0], 1, 1, 1, grid[1])
+        return reference_matrices(self._form, of_block * by_point, table)
+
+    def _factor(self, arguments: Mapping[str, Tensor], grid: tuple[int, int]) -> Tensor | None:
+        """``s``; where nothing varies with the cell, evaluated once for all blocks."""
+        if self._everywhere is not None:
+            return self._everywhere
+        s = factor(self._form, arguments, self._points.shape[1], self._points, self._separable)
+        if grid == (1, 1):
+            self._everywhere = s
+        return s
 
 
 def _shallow(module: Any) -> Any:

@@ -28,7 +28,7 @@ def integral(assembler: "Assembler", form: Form, data: FormData) -> Tensor:
         n, size = cells.shape[0], max(1, _BLOCK_POINTS // len(table.weights))
         for start in range(0, max(n, 1), size):
             block = slice(start, min(start + size, n))
-            local = geometry.slice(block)
+            local = geometry.of(block)
             arguments, grid = assembler._arguments(form, data, kind, block, local, table)
             density = point_values(form, arguments).unflatten(0, grid)
             parts.append((density * local.measure * table.weights[:, None]).sum())

@@ -8,6 +8,8 @@ from torch import Tensor
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.lagrange import tabulate
 
+_ALL = slice(None)
+
 
 @dataclass(frozen=True)
 class Tabulation:
@@ -59,10 +61,6 @@ class CellGeometry:
     measure: Tensor
     inverse: Tensor
 
-    def slice(self, block: slice) -> "CellGeometry":
-        """Geometry of a block of the cells."""
-        return CellGeometry(self.measure[..., block], self.inverse[..., block])
-
 
 def is_affine(name: str) -> bool:
     """Whether the map of cell type `name` is affine: linear simplices."""
@@ -71,7 +69,7 @@ def is_affine(name: str) -> bool:
 
 
 def cell_geometry(
-    name: str, corners: Tensor, table: Tabulation, numbers: Tensor | None = None
+    name: str, corners: Tensor, table: Tabulation, numbers: Tensor | slice = _ALL
 ) -> CellGeometry:
     """Geometry of cells from their nodes.
 
@@ -84,7 +82,7 @@ def cell_geometry(
     table
         Basis of the cell type at the quadrature points.
     numbers
-        Index of each of these cells, for messages; None: they are all cells of the type.
+        Index of each of these cells, for messages; by default they are all cells of the type.
 
     Raises
     ------
@@ -93,13 +91,8 @@ def cell_geometry(
         counts such cells and names the first. A cell of negative orientation is as good as its
         mirror image.
     """
-    gradients = table.gradients[:1] if is_affine(name) else table.gradients
-    n_points, n_basis, tdim = gradients.shape
-    by_row = gradients.transpose(1, 2).reshape(n_points * tdim, n_basis)
-    # The gradients of a basis sum to zero, so the place of a cell does not matter; seen from its
-    # first node, nodes that coincide give exact zeros, and a mesh far away loses no digits.
-    jacobian = (by_row @ (corners - corners[:, :1])).unflatten(1, (n_points, tdim))
-    gdim = corners.shape[0]  # jacobian: [gdim, Q, tdim, E]
+    jacobian = _jacobian(name, corners, table)
+    gdim, tdim = jacobian.shape[0], jacobian.shape[2]
     if gdim == tdim:
         determinant, inverse = _inverse(jacobian)
     else:
@@ -109,8 +102,22 @@ def cell_geometry(
         inverse = torch.einsum("qkle,dqle->qkde", gram_inverse, jacobian)
     measure = determinant.abs()
     _refuse_flat(name, corners, measure, tdim, numbers)
-    _refuse_folded(name, determinant, numbers)
+    if len(determinant) > 1:
+        _refuse_folded(name, determinant, numbers)
     return CellGeometry(measure, inverse)
+
+
+def _jacobian(name: str, corners: Tensor, table: Tabulation) -> Tensor:
+    """``dx/dX``, ``[gdim, Q or 1, tdim, E]``.
+
+    The gradients of a basis sum to zero, so the place of a cell does not matter; seen from its
+    first node, nodes that coincide give exact zeros, and a mesh far away loses no digits.
+    """
+    if is_affine(name):
+        return (corners[:, 1:] - corners[:, :1]).unsqueeze(1)
+    n_points, n_basis, tdim = table.gradients.shape
+    by_row = table.gradients.transpose(1, 2).reshape(n_points * tdim, n_basis)
+    return (by_row @ (corners - corners[:, :1])).unflatten(1, (n_points, tdim))
 
 
 def _inverse(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,49 +129,53 @@ def _inverse(matrix: Tensor) -> tuple[Tensor, Tensor]:
         determinant = matrix[0, :, 0]
         return determinant, (1 / matrix).transpose(0, 1)
     if matrix.shape[0] == 2:
-        r, s = matrix
-        determinant = r[:, 0] * s[:, 1] - r[:, 1] * s[:, 0]
-        columns = [torch.stack([s[:, 1], -s[:, 0]], 1), torch.stack([-r[:, 1], r[:, 0]], 1)]
+        r, s = matrix.unbind(0)
+        determinant = _minor(r, s, 0, 1)
+        cofactors = [s[:, 1], -r[:, 1], -s[:, 0], r[:, 0]]
     else:
-        r, s, t = matrix
-        columns = [_cross(s, t), _cross(t, r), _cross(r, s)]
-        determinant = (r * columns[0]).sum(1)
-    adjugate = torch.stack(columns, dim=2)
-    return determinant, adjugate / determinant[:, None, None]
+        r, s, t = matrix.unbind(0)
+        pairs = ((s, t), (t, r), (r, s))
+        # Row by row of the inverse: component k of each cross product.
+        cofactors = [_minor(a, b, (k + 1) % 3, (k + 2) % 3) for k in range(3) for a, b in pairs]
+        of_r = cofactors[::3]
+        determinant = torch.addcmul(r[:, 0] * of_r[0], r[:, 1], of_r[1])
+        determinant = torch.addcmul(determinant, r[:, 2], of_r[2])
+    adjugate = torch.stack(cofactors, dim=1)
+    inverse = adjugate / determinant.unsqueeze(1)
+    return determinant, inverse.unflatten(1, matrix.shape[:1] * 2)
 
 
-def _cross(a: Tensor, b: Tensor) -> Tensor:
-    """Cross product along axis 1 of ``[Q, 3, E]``."""
-    a0, a1, a2 = a.unbind(1)
-    b0, b1, b2 = b.unbind(1)
-    return torch.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], dim=1)
+def _minor(a: Tensor, b: Tensor, i: int, j: int) -> Tensor:
+    """``a_i b_j - a_j b_i`` of components along axis 1."""
+    return torch.addcmul(a[:, i] * b[:, j], a[:, j], b[:, i], value=-1)
 
 
 def _refuse_flat(
-    name: str, corners: Tensor, measure: Tensor, tdim: int, numbers: Tensor | None
+    name: str, corners: Tensor, measure: Tensor, tdim: int, numbers: Tensor | slice
 ) -> None:
     if corners.shape[-1] == 0:
         return
     detached = corners.detach()
-    size = (detached.amax(1) - detached.amin(1)).amax(0)
+    size = (detached[:, 1:] - detached[:, :1]).abs().amax((0, 1))
     # Asked this way round, coordinates that are not finite are caught too.
     flat = ~(measure.detach() > torch.finfo(measure.dtype).eps * size**tdim).all(0)
     why = "points coincide, are in one plane or are not finite"
     _refuse(flat, name, "have no volume", why, numbers)
 
 
-def _refuse_folded(name: str, determinant: Tensor, numbers: Tensor | None) -> None:
+def _refuse_folded(name: str, determinant: Tensor, numbers: Tensor | slice) -> None:
     negative = determinant.detach() < 0
     folded = negative.any(0) & ~negative.all(0)
     why = "the nodes are in another order than meshio's, or lie too far off their places"
     _refuse(folded, name, "fold over", why, numbers)
 
 
-def _refuse(wrong: Tensor, name: str, what: str, why: str, numbers: Tensor | None) -> None:
+def _refuse(wrong: Tensor, name: str, what: str, why: str, numbers: Tensor | slice) -> None:
     if not bool(wrong.any()):
         return
     cells = wrong.nonzero().flatten()
-    first = int(cells[0] if numbers is None else numbers[cells[0]])
+    first = int(cells[0])
+    first += (numbers.start or 0) if isinstance(numbers, slice) else int(numbers[first]) - first
     raise ValueError(
         f"{cells.numel()} cells of type {name!r} {what} (first: cell {first}): {why}; "
         "repair the mesh"

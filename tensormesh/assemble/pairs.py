@@ -1,8 +1,8 @@
 """The pairs of nodes that share a cell: the pattern of a matrix, and where each cell adds to it.
 
-The pattern is the product of the cell-node incidence with its transpose. A cell finds its entries by
-bisection in the short, sorted rows: that of a pair of nodes, and by the symmetry of the pattern that
-of the reversed pair. Sorting all pairs of all cells instead takes several times as long.
+The pattern is the product of the cell-node incidence with its transpose. A cell finds its entries
+by bisection in the short, sorted rows: that of a pair of nodes, and by the symmetry of the pattern
+that of the reversed pair. Sorting all pairs of all cells instead takes several times as long.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,18 +17,18 @@ from torch import Tensor
 
 from tensormesh.sparse.pattern import INT32_MAX, SparsityPattern
 
-Indices = NDArray[np.int32] | NDArray[np.int64]
+Indices = NDArray[Any]
 
 
-def node_pairs(columns: Sequence[Tensor], n_points: int) -> tuple[SparsityPattern, list[Tensor]]:
+def node_pairs(cells: Sequence[Tensor], n_points: int) -> tuple[SparsityPattern, list[Tensor]]:
     """Pattern of the node pairs of cells, and the stored entry of each pair of each cell.
 
     Worked out on the host, whatever the device of the cells.
 
     Parameters
     ----------
-    columns
-        For each cell type, the nodes of its cells, int64 ``[B, E]``.
+    cells
+        For each cell type, the nodes of its cells, int32 or int64 ``[E, B]``.
     n_points
         Number of nodes.
 
@@ -38,20 +38,20 @@ def node_pairs(columns: Sequence[Tensor], n_points: int) -> tuple[SparsityPatter
         Sorted by row, then column; for each cell type ``[B * B, E]``, int32 where it fits: entry
         of (test node, trial node).
     """
-    device = columns[0].device
-    dtype = np.int32 if n_points <= INT32_MAX else np.int64
-    cells = [nodes.cpu().numpy().astype(dtype) for nodes in columns]
-    entries, mirrored = _numbered(_incidence(cells, n_points))
-    slots = [_slots(entries, mirrored, nodes).to(device) for nodes in cells]
+    device = cells[0].device
+    on_host = [nodes.cpu().numpy() for nodes in cells]
+    entries, mirrored = _numbered(_incidence(on_host, n_points))
+    slots = [_slots(entries, mirrored, np.ascontiguousarray(c.T)).to(device) for c in on_host]
     row = np.repeat(np.arange(n_points), np.diff(entries.indptr))
-    row, col = (torch.from_numpy(x.astype(np.int64)).to(device) for x in (row, entries.indices))
-    return SparsityPattern(row, col, (n_points, n_points)), slots
+    col = entries.indices.astype(np.int64)
+    on_device = [torch.from_numpy(x).to(device) for x in (row, col)]
+    return SparsityPattern(on_device[0], on_device[1], (n_points, n_points)), slots
 
 
 def _incidence(cells: Sequence[Indices], n_points: int) -> csr_array:
     """Which node is in which cell, ``[n_cells, n_points]``."""
-    nodes = np.concatenate([c.T.reshape(-1) for c in cells])
-    sizes = np.concatenate([np.full(c.shape[1], c.shape[0]) for c in cells])
+    nodes = np.concatenate([c.reshape(-1) for c in cells])
+    sizes = np.concatenate([np.full(len(c), c.shape[1]) for c in cells])
     start = np.zeros(len(sizes) + 1, nodes.dtype if len(nodes) <= INT32_MAX else np.int64)
     np.cumsum(sizes, out=start[1:])
     ones = np.ones(len(nodes), dtype=bool)

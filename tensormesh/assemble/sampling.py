@@ -20,6 +20,11 @@ def cells_last(form: Form, coefficients: Tensor, grid: tuple[int, int]) -> Tenso
     return flat.unflatten(0, grid).movedim(1, -1).contiguous()
 
 
+def take(field: Tensor, index: Tensor) -> Tensor:
+    """``field[index]`` along the first axis, several times as fast."""
+    return field.index_select(0, index.reshape(-1)).unflatten(0, index.shape)
+
+
 def interpolate(field: Tensor, columns: Tensor, table: Tabulation) -> Tensor:
     """Values ``[Q, E, ...]`` of nodal data ``[n, ...]`` at the quadrature points of cells.
 
@@ -32,14 +37,14 @@ def interpolate(field: Tensor, columns: Tensor, table: Tabulation) -> Tensor:
     table
         Basis at the quadrature points.
     """
-    nodal = field[columns]
+    nodal = take(field, columns)
     values = table.values.to(nodal.dtype) @ nodal.flatten(1)
     return values.reshape(len(table.weights), *nodal.shape[1:])
 
 
 def gradient(field: Tensor, columns: Tensor, table: Tabulation, geometry: CellGeometry) -> Tensor:
     """Physical gradients ``[Q, E, ..., D]`` of nodal data; parameters as of `interpolate`."""
-    nodal = field[columns]
+    nodal = take(field, columns)
     by_direction = table.gradients.movedim(2, 0).to(nodal.dtype) @ nodal.flatten(1)
     n_components = math.prod(field.shape[1:])
     reference = by_direction.reshape(*by_direction.shape[:2], columns.shape[1], n_components)

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
 
 from tensormesh.assemble.pairs import node_pairs
 from tensormesh.mesh.mesh import Mesh
-from tensormesh.sparse.pattern import BlockExpansion, SparsityPattern
+from tensormesh.sparse.pattern import INT32_MAX, BlockExpansion, SparsityPattern
 
 
 class Connectivity:
@@ -30,13 +31,18 @@ class Connectivity:
     @cached_property
     def pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
         """Pairs of nodes that share a cell, and the stored entry of each pair of each cell."""
-        pattern, slots = node_pairs(list(self.columns.values()), self.n_points)
+        pattern, slots = node_pairs(list(self._narrow.values()), self.n_points)
         return pattern, dict(zip(self.columns, slots, strict=True))
 
     @cached_property
     def columns(self) -> dict[str, Tensor]:
-        """Cell type -> nodes of the cells, int64 ``[B, E]``: cells are the last axis."""
-        return {name: cell.t().contiguous() for name, cell in self.cells.items()}
+        """Cell type -> nodes, int32 ``[B, E]`` where it fits: cells are the last axis."""
+        return {name: cell.t().contiguous() for name, cell in self._narrow.items()}
+
+    @property
+    def _narrow(self) -> dict[str, Tensor]:
+        dtype = torch.int32 if self.n_points <= INT32_MAX else torch.int64
+        return {name: cell.to(dtype) for name, cell in self.cells.items()}
 
     def expansion(self, h: int) -> BlockExpansion:
         """How ``h x h`` blocks on the node pairs become scalar entries; made once per `h`."""
@@ -108,7 +114,7 @@ class Topology:
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """Cell type -> nodes of the cells, int64 ``[B, E]``."""
+        """Cell type -> nodes of the cells, int32 ``[B, E]`` where it fits."""
         return self._connectivity.columns
 
     @property

@@ -6,6 +6,7 @@ from torch import Tensor
 from tensormesh.assemble.contract import pull_back
 from tensormesh.assemble.form import Form
 from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
+from tensormesh.assemble.sampling import take
 from tensormesh.assemble.separable import Separable
 from tensormesh.assemble.topology import Topology
 from tensormesh.element.cell_type import cell_type
@@ -30,10 +31,8 @@ class Workspace:
     def __init__(self, quadrature_order: int) -> None:
         self._order = quadrature_order
         self._tables: dict[str, Tabulation] = {}
-        self._geometry: dict[str, tuple[Tensor, int, CellGeometry]] = {}
-        self._pulled: dict[
-            tuple[str, tuple[bool, ...]], tuple[CellGeometry, Tensor, Tensor | None]
-        ] = {}
+        self._geometry: dict[str, tuple[Tensor, int, CellGeometry | None]] = {}
+        self._pulled: dict[tuple[str, tuple[bool, ...]], tuple[CellGeometry, Tensor, Tensor]] = {}
 
     def degree(self, kind: str) -> int:
         """Degree of exactness on cells of type `kind`."""
@@ -47,70 +46,99 @@ class Workspace:
             self._tables[kind] = known
         return known
 
-    def geometry(self, topology: Topology, kind: str) -> CellGeometry:
-        """Geometry of all cells of a type; kept while the coordinates stay as they are.
+    def geometry(self, topology: Topology, kind: str) -> "BlockGeometry":
+        """Geometry of the cells of a type, block by block.
+
+        It is kept from the second call with the same coordinates on: a mesh that moves in each
+        call would not use it again. Coordinates that require grad are differentiated in each call.
+        """
+        points, table = topology.points, self.table(kind, topology.points)
+        if points.requires_grad or points.is_inference():
+            whole = cell_geometry(kind, corners(topology, kind), table)
+            return BlockGeometry(topology, kind, table, whole)
+        known = self._geometry.get(kind)
+        if known is None or known[0] is not points or known[1] != points._version:
+            self._geometry[kind] = (points, points._version, None)
+            return BlockGeometry(topology, kind, table, None)
+        kept = known[2] or _blockwise(topology, kind, table)
+        self._geometry[kind] = (points, points._version, kept)
+        return BlockGeometry(topology, kind, table, kept)
+
+    def pulled_back(
+        self, form: Form, kind: str, separable: Separable, geometry: "BlockGeometry"
+    ) -> Tensor | None:
+        """Coefficients ``P`` on the reference cells, ``[Q or 1, T, A, k, E]``, where they are kept.
+
+        They depend on the mesh alone, and are kept where the geometry is, if they are small.
+        """
+        constant = separable.constant
+        known_geometry = self._geometry.get(kind)
+        kept = geometry.kept
+        if known_geometry is None or kept is None or known_geometry[2] is not kept:
+            return None
+        if kept.measure.shape[0] * constant.numel() > _KEPT_NUMBERS_PER_CELL:
+            return None
+        key = kind, tuple(form.uses(name) for name in ("v", "gradv", "u", "gradu"))
+        known = self._pulled.get(key)
+        if known is None or known[0] is not kept or not _equal(known[1], constant):
+            known = (kept, constant, pull_back(form, constant, kept))
+            self._pulled[key] = known
+        return known[2]
+
+
+class BlockGeometry:
+    """Geometry of the cells of one type, whole if it is kept, else computed for each block.
+
+    Parameters
+    ----------
+    topology, kind
+        Points and cells, and the cell type.
+    table
+        Its basis at the quadrature points.
+    kept
+        The geometry of all cells, if there is one.
+    """
+
+    def __init__(
+        self, topology: Topology, kind: str, table: Tabulation, kept: CellGeometry | None
+    ) -> None:
+        self._topology, self._kind, self._table, self.kept = topology, kind, table, kept
+
+    def of(self, cells: slice | Tensor) -> CellGeometry:
+        """Geometry of some cells.
 
         Raises
         ------
         ValueError
             As of `cell_geometry`.
         """
-        points = topology.points
-        if points.requires_grad or points.is_inference():
-            return cell_geometry(kind, corners(topology, kind), self.table(kind, points))
-        known = self._geometry.get(kind)
-        if known is not None and known[0] is points and known[1] == points._version:
-            return known[2]
-        geometry = self._blockwise(topology, kind)
-        self._geometry[kind] = (points, points._version, geometry)
-        return geometry
+        if self.kept is not None:
+            return CellGeometry(self.kept.measure[..., cells], self.kept.inverse[..., cells])
+        at = corners(self._topology, self._kind, cells)
+        return cell_geometry(self._kind, at, self._table, cells)
 
-    def _blockwise(self, topology: Topology, kind: str) -> CellGeometry:
-        points, n = topology.points, topology.cells[kind].shape[0]
-        table = self.table(kind, points)
-        size = max(1, BLOCK_NUMBERS // (2 * table.gradients.numel()))
-        measure = inverse = None
-        for start in range(0, max(n, 1), size):
-            block = slice(start, min(start + size, n))
-            numbers = torch.arange(block.start, block.stop, device=points.device)
-            part = cell_geometry(kind, corners(topology, kind, block), table, numbers)
-            if measure is None or inverse is None:
-                measure = part.measure.new_empty(*part.measure.shape[:-1], n)
-                inverse = part.inverse.new_empty(*part.inverse.shape[:-1], n)
-            measure[..., block], inverse[..., block] = part.measure, part.inverse
+
+def _blockwise(topology: Topology, kind: str, table: Tabulation) -> CellGeometry:
+    n = topology.cells[kind].shape[0]
+    blocks = BlockGeometry(topology, kind, table, None)
+    size = max(1, BLOCK_NUMBERS // (2 * table.gradients.numel()))
+    measure = inverse = None
+    for start in range(0, max(n, 1), size):
+        block = slice(start, min(start + size, n))
+        part = blocks.of(block)
         if measure is None or inverse is None:
-            raise ValueError("the mesh has no cells")
-        return CellGeometry(measure, inverse)
-
-    def pulled_back(
-        self, form: Form, kind: str, separable: Separable, geometry: CellGeometry
-    ) -> Tensor | None:
-        """Coefficients ``P`` on the reference cells, ``[Q or 1, T, A, k, E]``, where they are kept.
-
-        They depend on the mesh alone. They are kept from the second call with one geometry on, if
-        they are small: a mesh that moves in each call would not use them again.
-        """
-        constant = separable.constant
-        known_geometry = self._geometry.get(kind)
-        if known_geometry is None or known_geometry[2] is not geometry:
-            return None
-        if geometry.measure.shape[0] * constant.numel() > _KEPT_NUMBERS_PER_CELL:
-            return None
-        key = kind, tuple(form.uses(name) for name in ("v", "gradv", "u", "gradu"))
-        known = self._pulled.get(key)
-        if known is None or known[0] is not geometry or not _equal(known[1], constant):
-            self._pulled[key] = (geometry, constant, None)
-            return None
-        if known[2] is None:
-            known = (geometry, constant, pull_back(form, constant, geometry))
-            self._pulled[key] = known
-        return known[2]
+            measure = part.measure.new_empty(*part.measure.shape[:-1], n)
+            inverse = part.inverse.new_empty(*part.inverse.shape[:-1], n)
+        measure[..., block], inverse[..., block] = part.measure, part.inverse
+    if measure is None or inverse is None:
+        raise ValueError("the mesh has no cells")
+    return CellGeometry(measure, inverse)
 
 
 def corners(topology: Topology, kind: str, cells: Tensor | slice = _ALL) -> Tensor:
     """Node coordinates ``[D, B, E]`` of cells of a type."""
     columns = topology.columns[kind][:, cells]
-    return torch.stack([coordinate[columns] for coordinate in topology.points.unbind(1)])
+    return torch.stack([take(x, columns) for x in topology.points.unbind(1)])
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

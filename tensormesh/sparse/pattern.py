@@ -165,24 +165,24 @@ class BlockExpansion:
     def values(self, blocks: Tensor) -> Tensor:
         """Scalar values ``[nnz * h * h]`` from the components of the blocks, ``[h * h, nnz]``."""
         flat = blocks.reshape(-1)
-        return flat if self._source is None else flat[self._source]
+        return flat if self._source is None else flat.index_select(0, self._source)
 
 
 def _expand(pattern: SparsityPattern, h: int) -> tuple[SparsityPattern, Tensor | None]:
     if h == 1:
         return pattern, None
-    device = pattern.device
-    start = pattern.crow[pattern.row]
-    length = pattern.crow[pattern.row + 1] - start
-    a = torch.arange(h, device=device).view(1, h, 1)
-    b = torch.arange(h, device=device).view(1, 1, h)
-    entry = torch.arange(pattern.nnz, device=device)
-    column_in_row = ((entry - start) * h).view(-1, 1, 1) + b
-    slot = (start * h * h).view(-1, 1, 1) + a * (length * h).view(-1, 1, 1) + column_in_row
-    entries = torch.empty(pattern.nnz * h * h, dtype=torch.int64, device=device)
-    entries[slot.reshape(-1)] = torch.arange(entries.numel(), device=device)
-    block, within = torch.div(entries, h * h, rounding_mode="floor"), entries % (h * h)
-    source = within * pattern.nnz + block
-    row = pattern.row[block] * h + torch.div(within, h, rounding_mode="floor")
-    col = pattern.col[block] * h + within % h
+    device, nnz = pattern.device, pattern.nnz
+    length = (pattern.crow[1:] - pattern.crow[:-1]).repeat_interleave(h)
+    # Scalar row by scalar row, the blocks that it cuts through.
+    scalar_row = torch.arange(len(length), device=device).repeat_interleave(length)
+    component = scalar_row % h
+    first = length.cumsum(0) - length
+    skipped = first - pattern.crow[:-1].repeat_interleave(h)
+    block = torch.arange(h * nnz, device=device) - skipped[scalar_row]
+    within = torch.arange(h, device=device)
+    row = scalar_row.repeat_interleave(h)
+    col = torch.add(pattern.col[block].unsqueeze(1) * h, within).flatten()
+    dtype = torch.int32 if h * h * nnz <= INT32_MAX else torch.int64
+    in_first = (component * (h * nnz) + block).to(dtype)
+    source = torch.add(in_first.unsqueeze(1), within.to(dtype) * nnz).flatten()
     return SparsityPattern(row, col, (pattern.shape[0] * h, pattern.shape[1] * h)), source
