@@ -59,6 +59,7 @@ from tensormesh.element import (
 )
 from tensormesh.errors import NotConvergedError, SingularMatrixError, SolveError
 from tensormesh.functional import (
+    determinant,
     deviatoric_stress,
     deviatoric_stress_norm,
     isotropic_stress,
@@ -111,6 +112,7 @@ __all__ = [
     "broadcast_from_rank0",
     "const_node_assembler",
     "dataset",
+    "determinant",
     "deviatoric_stress",
     "deviatoric_stress_norm",
     "distributed",

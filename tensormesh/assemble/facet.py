@@ -1,20 +1,29 @@
 """`FacetAssembler`: linear forms on facets, as vectors."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from tensormesh.assemble.base import ElementData
-from tensormesh.assemble.contract import element_vectors
+from tensormesh.assemble.contract import element_matrices, element_vectors
 from tensormesh.assemble.facet_forms import FacetBlock, FacetForms
 from tensormesh.assemble.form import Form, FormData, bind
 from tensormesh.assemble.integrand import FormError, check_linear, facet_coefficients
+from tensormesh.assemble.linearize import (
+    PointCoefficients,
+    Unknown,
+    derivatives,
+    facet_residual,
+    linearized,
+)
 from tensormesh.assemble.sampling import cells_last
 from tensormesh.assemble.scatter import scatter
+from tensormesh.assemble.tangent import HasTangent
 
 
-class FacetAssembler(FacetForms):
+class FacetAssembler(HasTangent, FacetForms):
     """Vector of a linear form on facets: tractions, fluxes.
 
     Subclass it and define ``forward`` at one point of a facet. The test function keeps the basis
@@ -69,12 +78,7 @@ class FacetAssembler(FacetForms):
         self, func: Callable[..., Tensor] | None, data: FormData
     ) -> tuple[Tensor, int]:
         """Values ``[n, H]`` and ``H``."""
-        form = bind(self._integrand(func), data, ("v", "gradv", "u", "gradu"), normal=True)
-        if bool(form.of_kind("test")) == bool(form.of_kind("trial")):
-            raise FormError(
-                f"{type(self).__name__}: a linear facet form needs one of v, gradv "
-                "(or of u, gradu, but not of both)"
-            )
+        form = self._form(func, data)
         columns = self._topology.columns
         values = scatter(
             self.n_points,
@@ -85,7 +89,42 @@ class FacetAssembler(FacetForms):
         )
         return values.t(), values.shape[0]
 
-    def _vectors(self, form: Form, block: FacetBlock) -> Tensor:
+    def _form(self, func: Callable[..., Tensor] | None, data: FormData) -> Form:
+        form = bind(self._integrand(func), data, ("v", "gradv", "u", "gradu"), normal=True)
+        if bool(form.of_kind("test")) == bool(form.of_kind("trial")):
+            raise FormError(
+                f"{type(self).__name__}: a linear facet form needs one of v, gradv "
+                "(or of u, gradu, but not of both)"
+            )
+        return form
+
+    def _coefficients(self, form: Form, block: FacetBlock) -> Tensor:
         c = facet_coefficients(form, block.arguments, self.dimension, self.points)
         check_linear(form, block.arguments, self.dimension, self.points, c, basis_axis=True)
+        return c
+
+    def _tangent_values(
+        self, func: Callable[..., Tensor] | None, data: FormData, unknown: str | None
+    ) -> tuple[Tensor, int]:
+        form = self._form(func, data)
+        field = Unknown(form, data, unknown)
+        slots = self._topology.slots
+        pieces = (
+            (slots[block.kind][:, block.cells], self._matrices(form, field, block))
+            for block in self._blocks(form, data)
+        )
+        values = scatter(self._topology.pattern.nnz, pieces)
+        return values, math.isqrt(values.shape[0])
+
+    def _matrices(self, form: Form, field: Unknown, block: FacetBlock) -> Tensor:
+        def make(names: list[str]) -> PointCoefficients:
+            return facet_residual(form, field, names, self.points)
+
+        self._coefficients(form, block)  # refuses what is not linear in the test function
+        shape = linearized(form, field)
+        c = cells_last(shape, derivatives(make, field, block.arguments), block.grid)
+        return element_matrices(shape, c, block.geometry, block.table)
+
+    def _vectors(self, form: Form, block: FacetBlock) -> Tensor:
+        c = self._coefficients(form, block)
         return element_vectors(form, cells_last(form, c, block.grid), block.geometry, block.table)

@@ -58,16 +58,16 @@ def bilinear_coefficients(form: Form, data: Mapping[str, Tensor], dim: int, like
         ``[N, T, A]`` or ``[N, T, A, H, H]``: test inputs ``T``, trial inputs ``A``; ``N = 1``
         where nothing varies.
     """
-    names, tensors, vary = _split(data)
+    names, tensors, vary = split_data(data)
 
     def at_point(u: Any, gu: Any, v: Any, gv: Any, *rest: Any) -> Any:
-        return _call(form, {"u": u, "gradu": gu, "v": v, "gradv": gv}, names, rest)
+        return call_form(form, {"u": u, "gradu": gu, "v": v, "gradv": gv}, names, rest)
 
     constants = (None,) * len(tensors)
     over_trial = vmap(at_point, in_dims=(0, 0, None, None, *constants))
     over_test = vmap(over_trial, in_dims=(None, None, 0, 0, *constants))
     trial, test = (unit_inputs(form, side, dim, like) for side in ("trial", "test"))
-    result = _over_points(over_test, (*trial, *test), tensors, vary)
+    result = over_points(over_test, (*trial, *test), tensors, vary)
     _check_shape(form, result, 3, "a number or an [H, H] tensor", square=True)
     return result
 
@@ -77,14 +77,14 @@ def linear_coefficients(form: Form, data: Mapping[str, Tensor], dim: int, like: 
 
     Parameters as of `bilinear_coefficients`.
     """
-    names, tensors, vary = _split(data)
+    names, tensors, vary = split_data(data)
 
     def at_point(v: Any, gv: Any, *rest: Any) -> Any:
-        return _call(form, {"v": v, "gradv": gv}, names, rest)
+        return call_form(form, {"v": v, "gradv": gv}, names, rest)
 
     over_test = vmap(at_point, in_dims=(0, 0, *(None,) * len(tensors)))
     test = unit_inputs(form, "test", dim, like)
-    result = _over_points(over_test, test, tensors, vary)
+    result = over_points(over_test, test, tensors, vary)
     _check_shape(form, result, 2, "a number or an [H] tensor")
     return result
 
@@ -94,13 +94,13 @@ def facet_coefficients(form: Form, data: Mapping[str, Tensor], dim: int, like: T
 
     The form sees a basis axis: the unit inputs stand in for the basis of the cell.
     """
-    names, tensors, vary = _split(data)
+    names, tensors, vary = split_data(data)
 
     def at_point(v: Any, gv: Any, *rest: Any) -> Any:
-        return _call(form, {"v": v, "gradv": gv, "u": v, "gradu": gv}, names, rest)
+        return call_form(form, {"v": v, "gradv": gv, "u": v, "gradu": gv}, names, rest)
 
-    test = _facet_units(form, dim, like)
-    result = _over_points(at_point, test, tensors, vary)
+    test = facet_units(form, dim, like)
+    result = over_points(at_point, test, tensors, vary)
     _check_shape(form, result, 2, "a [B] or a [B, H] tensor, B the basis axis of v")
     if result.shape[1] != test[0].shape[0]:
         raise FormError(f"{_label(form)} must keep the basis axis of v first: return [B] or [B, H]")
@@ -112,30 +112,43 @@ def point_values(form: Form, data: Mapping[str, Tensor]) -> Tensor:
 
     Parameters as of `bilinear_coefficients`.
     """
-    names, tensors, vary = _split(data)
-
-    def at_point(*rest: Any) -> Any:
-        return _call(form, {}, names, rest)
-
-    result = _over_points(at_point, (), tensors, vary)
-    if result.dim() != 1:
-        raise FormError(
-            f"{_label(form)} returned shape {tuple(result.shape[1:])} at a point, expected a number"
-        )
+    result = point_tensors(form, data)
+    check_number(form, result[0] if len(result) else result.new_zeros(result.shape[1:]))
     return result
 
 
-def _facet_units(form: Form, dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
+def point_tensors(form: Form, data: Mapping[str, Tensor]) -> Tensor:
+    """Values ``[N, ...]`` of a form without basis arguments, of any shape; see `point_values`."""
+    names, tensors, vary = split_data(data)
+
+    def at_point(*rest: Any) -> Any:
+        return call_form(form, {}, names, rest)
+
+    return over_points(at_point, (), tensors, vary)
+
+
+def check_number(form: Form, value: Tensor) -> None:
+    """Refuse what a form returned at a point, unless it is a number."""
+    if value.dim():
+        raise FormError(
+            f"{_label(form)} returned shape {tuple(value.shape)} at a point, expected a number"
+        )
+
+
+def facet_units(form: Form, dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Unit inputs of a linear facet form, whose basis has either of its two names."""
     side: Side = "trial" if form.of_kind("trial") else "test"
     return unit_inputs(form, side, dim, like)
 
 
-def _split(data: Mapping[str, Tensor]) -> tuple[list[str], list[Tensor], list[int | None]]:
+def split_data(data: Mapping[str, Tensor]) -> tuple[list[str], list[Tensor], list[int | None]]:
+    """Names, tensors, and the axis of points of each: None where it is a constant."""
     names = [key.removesuffix("=") for key in data]
     return names, list(data.values()), [None if key.endswith("=") else 0 for key in data]
 
 
-def _call(form: Form, basis: Mapping[str, Any], names: list[str], rest: tuple[Any, ...]) -> Any:
+def call_form(form: Form, basis: Mapping[str, Any], names: list[str], rest: tuple[Any, ...]) -> Any:
+    """Value of the form at a point, for arguments by name: `basis`, and `rest` under `names`."""
     values = {**basis, **dict(zip(names, rest, strict=True))}
     try:
         result = form.function(**{a.name: values[a.name] for a in form.arguments})
@@ -151,9 +164,10 @@ def _call(form: Form, basis: Mapping[str, Any], names: list[str], rest: tuple[An
     return result
 
 
-def _over_points(
+def over_points(
     function: Any, units: tuple[Tensor, ...], tensors: list[Tensor], vary: list[int | None]
 ) -> Tensor:
+    """Values ``[N, ...]`` of a function of `units`, the same at all points, and of `tensors`."""
     if all(axis is None for axis in vary):
         result: Tensor = function(*units, *tensors).unsqueeze(0)
         return result
@@ -260,17 +274,17 @@ def values_at(
         ``[N, P, ...]``, ``N = 1`` where nothing varies.
     """
     sides = _sides(form)
-    names, tensors, vary = _split(data)
+    names, tensors, vary = split_data(data)
     basis = [x for s, w in zip(sides, weights, strict=True) for x in _as_inputs(form, s, dim, w)]
     keys = [name for side in sides for name in _NAMES[side]]
 
     def at_point(*inputs: Tensor) -> Any:
         of_basis, rest = inputs[: len(keys)], inputs[len(keys) :]
-        return _call(form, dict(zip(keys, of_basis, strict=True)), names, rest)
+        return call_form(form, dict(zip(keys, of_basis, strict=True)), names, rest)
 
     if not basis_axis:
         at_point = vmap(at_point, in_dims=(*(0,) * len(keys), *(None,) * len(tensors)))
-    return _over_points(at_point, tuple(basis), tensors, vary)
+    return over_points(at_point, tuple(basis), tensors, vary)
 
 
 def _sides(form: Form) -> list[Side]:

@@ -1,5 +1,6 @@
 """`NodeAssembler`: linear forms on cells, as vectors."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -8,18 +9,21 @@ from torch import Tensor
 
 from tensormesh.assemble.base import Assembler, ElementData, check_batch_size, check_project
 from tensormesh.assemble.contract import element_vectors
-from tensormesh.assemble.form import FormData, bind
+from tensormesh.assemble.energy import tangent_of_residual
+from tensormesh.assemble.form import Form, FormData, bind
 from tensormesh.assemble.integrand import FormError, linear_coefficients
 from tensormesh.assemble.scatter import scatter
+from tensormesh.assemble.tangent import HasTangent
 from tensormesh.assemble.topology import Topology
 
 
-class NodeAssembler(Assembler):
+class NodeAssembler(HasTangent, Assembler):
     """Vector of a linear form.
 
     Subclass it and define ``forward`` at one point, with the test function ``v``, ``gradv``, the
     coordinate ``x``, fields, values per cell and constants. It returns a number, or ``[H]`` for
-    ``H`` unknowns a node.
+    ``H`` unknowns a node. Of fields it may depend in any way: with the unknown as a field, this is
+    the residual of a nonlinear problem, and `tangent` its derivative.
 
     Examples
     --------
@@ -108,12 +112,26 @@ class NodeAssembler(Assembler):
         self, func: Callable[..., Tensor] | None, data: FormData
     ) -> tuple[Tensor, int]:
         """Values ``[n, H]`` and ``H``."""
-        form = bind(self._integrand(func), data, ("v", "gradv"))
-        if not form.of_kind("test"):
-            raise FormError(f"{type(self).__name__}: a linear form needs one of v, gradv")
+        form = self._form(func, data)
         columns = self._topology.columns
         integrals = self._integrals(form, data, linear_coefficients, element_vectors)
         values = scatter(
             self.n_points, ((columns[kind][:, block], local) for kind, block, local in integrals)
         )
         return values.t(), values.shape[0]
+
+    def _tangent_values(
+        self, func: Callable[..., Tensor] | None, data: FormData, unknown: str | None
+    ) -> tuple[Tensor, int]:
+        form = self._form(func, data)
+        for kind in self.elements:
+            table, geometry = self._table(kind), self._cell_geometry(kind)
+            self._probe(form, data, kind, geometry, table, linear_coefficients)
+        values = tangent_of_residual(self, form, data, unknown)
+        return values, math.isqrt(values.shape[0])
+
+    def _form(self, func: Callable[..., Tensor] | None, data: FormData) -> Form:
+        form = bind(self._integrand(func), data, ("v", "gradv"))
+        if not form.of_kind("test"):
+            raise FormError(f"{type(self).__name__}: a linear form needs one of v, gradv")
+        return form

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,7 @@ from tensormesh.assemble.element import ElementAssembler
 from tensormesh.assemble.facet import FacetAssembler
 from tensormesh.assemble.facet_bilinear import FacetBilinearAssembler
 from tensormesh.assemble.node import NodeAssembler
+from tensormesh.assemble.per_point import PerQuadraturePoint
 from tensormesh.distributed.call_data import shared, slices_of_call
 from tensormesh.distributed.collectives import (
     agree,
@@ -28,6 +29,10 @@ from tensormesh.distributed.matrix import DSparseMatrix
 from tensormesh.distributed.mesh import DistributedMesh
 from tensormesh.distributed.part import Part
 
+# From an assembler, its data and its function to numbers and how many unknowns a node has.
+Evaluate = Callable[..., tuple[Tensor, int]]
+Samples = Mapping[str, Tensor]
+Result = TypeVar("Result")
 _DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 
 
@@ -104,6 +109,18 @@ class ShardedAssembly:
                 raise TypeError(f"{type(asm).__name__} is no assembler of a bilinear form")
             return asm._block_values(func, data)
 
+        return self._matrix(blocks, call)
+
+    def tangent(self, call: Mapping[str, Any], unknown: str | None) -> DSparseMatrix:
+        """Row-sharded derivative of the form by a field. **Collective.**"""
+
+        def blocks(asm: Any, data: Any, func: Any) -> tuple[Tensor, int]:
+            values: tuple[Tensor, int] = asm._tangent_values(func, data, unknown)
+            return values
+
+        return self._matrix(blocks, call)
+
+    def _matrix(self, blocks: Evaluate, call: Mapping[str, Any]) -> DSparseMatrix:
         contributions, h = self._contributions(blocks, call)
         values = self.dmesh.plan.expansion(h).values(self.dmesh.plan.route(contributions))
         return DSparseMatrix.from_layout(self.dmesh.layout(h), values)
@@ -116,6 +133,18 @@ class ShardedAssembly:
                 raise TypeError(f"{type(asm).__name__} is no assembler of a linear form")
             return asm._node_values(func, data)
 
+        return self._vector(rows, call)
+
+    def internal_force(self, call: Mapping[str, Any], unknown: str | None) -> Tensor:
+        """Owned slice ``[n_owned * H]`` of the derivative of the energy. **Collective.**"""
+
+        def rows(asm: Any, data: Any, func: Any) -> tuple[Tensor, int]:
+            values: tuple[Tensor, int] = asm._force_values(func, data, unknown)
+            return values
+
+        return self._vector(rows, call)
+
+    def _vector(self, rows: Evaluate, call: Mapping[str, Any]) -> Tensor:
         contributions, h = self._contributions(rows, call)
         n_local, device = self.dmesh.index_map.n_local, self.dmesh.device
         local = torch.zeros(n_local, h, dtype=contributions[0].dtype, device=device)
@@ -135,8 +164,37 @@ class ShardedAssembly:
         here = torch.stack([part.to(self.dmesh.device) for part in parts]).sum()
         return all_reduce_sum(here, self.dmesh.device_mesh)
 
+    def sampled(self, call: Mapping[str, Any]) -> dict[str, PerQuadraturePoint]:
+        """Values of a function at quadrature points, of the cells of this process. **Collective.**
+
+        In a job those of the rank's part, else in the order of the global mesh.
+        """
+
+        def of_part(asm: Any, data: Any, func: Any) -> Samples:
+            return {kind: x.values for kind, x in asm._samples(func, data).items()}
+
+        calls, parameters = slices_of_call(self.dmesh, call), self._parameters()
+        with agree(self.dmesh.device_mesh):
+            samples = self._on_parts(of_part, calls, parameters)
+        return {
+            kind: PerQuadraturePoint(self._of_cells(samples, kind))
+            for kind in self.dmesh.n_cells_by_type
+        }
+
+    def _of_cells(self, samples: Sequence[Samples], kind: str) -> Tensor:
+        """Values ``[E, Q, ...]`` on the cells of a type; a part may have no such cell."""
+        like = next(iter(samples[0].values()))
+        n_points = len(self.assemblers[0]._table(kind).weights)
+        empty = like.new_zeros(0, n_points, *like.shape[2:])
+        if self.dmesh.in_job:
+            return samples[0].get(kind, empty)
+        parts = zip(self.dmesh.parts, samples, strict=True)
+        here = [(p.mesh.cell_data["orig_cid"][kind], s[kind]) for p, s in parts if kind in s]
+        values = torch.cat([empty, *(x.to(empty.device) for _, x in here)])
+        return values[torch.argsort(torch.cat([cells.to(empty.device) for cells, _ in here]))]
+
     def _contributions(
-        self, evaluate: Callable[..., tuple[Tensor, int]], call: Mapping[str, Any]
+        self, evaluate: Evaluate, call: Mapping[str, Any]
     ) -> tuple[list[Tensor], int]:
         """Values of each part and the number of unknowns a node, checked on all ranks."""
         calls = slices_of_call(self.dmesh, call)
@@ -160,11 +218,11 @@ class ShardedAssembly:
 
     def _on_parts(
         self,
-        evaluate: Callable[..., tuple[Tensor, int]],
+        evaluate: Callable[..., Result],
         calls: list[dict[str, Any]],
         parameters: dict[str, Tensor],
-    ) -> list[tuple[Tensor, int]]:
-        def run(part: Part, asm: Assembler, call: dict[str, Any]) -> tuple[Tensor, int]:
+    ) -> list[Result]:
+        def run(part: Part, asm: Assembler, call: dict[str, Any]) -> Result:
             try:
                 with torch.set_grad_enabled(grad), substituted(asm, parameters):
                     asm._set_points(call["points"])

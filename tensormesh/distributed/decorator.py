@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from tensormesh.assemble.base import Assembler, check_batch_size
 from tensormesh.assemble.element import ElementAssembler
+from tensormesh.assemble.tangent import HasTangent
 from tensormesh.distributed.assemble import BILINEAR, FAMILIES, ShardedAssembly
 from tensormesh.distributed.collectives import agree
 from tensormesh.distributed.mesh import DistributedMesh
@@ -25,7 +26,8 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
     -------
     type
         Subclass ``Distributed<Name>``. Its ``from_mesh`` takes a `DistributedMesh`; the call gives
-        a `DSparseMatrix`, or the owned slice of a vector; ``energy`` sums over all parts. Calling
+        a `DSparseMatrix`, or the owned slice of a vector, and so do ``tangent`` and
+        ``internal_force``; ``energy`` sums over all parts. Calling
         an instance again re-uses the geometry and the symbolic phase.
 
     Raises
@@ -75,6 +77,10 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
         "from_mesh": classmethod(from_mesh),
         "__call__": call,
     }
+    if issubclass(cls, HasTangent):
+        members["_assembled_tangent"] = lambda self, *call: self._assembly.tangent(*call)
     if issubclass(cls, ElementAssembler):
         members["_total_energy"] = lambda self, call: self._assembly.energy(call)
+        members["_assembled_force"] = lambda self, *call: self._assembly.internal_force(*call)
+        members["_sampled"] = lambda self, call: self._assembly.sampled(call)
     return type(f"Distributed{cls.__name__}", (cls,), members)  # type: ignore[return-value]

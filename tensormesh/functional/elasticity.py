@@ -16,6 +16,26 @@ def skew(A: Tensor) -> Tensor:
     return (A - A.transpose(-1, -2)) / 2
 
 
+def determinant(A: Tensor) -> Tensor:
+    """Determinant of square matrices ``[..., D, D]``, ``D <= 3``, by its formula.
+
+    At the points of a form it is many times faster than `torch.linalg.det`, as are its derivatives.
+
+    Raises
+    ------
+    ValueError
+        If the matrices are larger, or not square.
+    """
+    if A.shape[-2:] == (1, 1):
+        return A[..., 0, 0]
+    if A.shape[-2:] == (2, 2):
+        return A[..., 0, 0] * A[..., 1, 1] - A[..., 0, 1] * A[..., 1, 0]
+    if A.shape[-2:] == (3, 3):
+        first, second, third = A.unbind(-2)
+        return (first * torch.linalg.cross(second, third)).sum(-1)
+    raise ValueError(f"determinant takes 1 x 1, 2 x 2 and 3 x 3 matrices, got {tuple(A.shape)}")
+
+
 def strain(graddisplacement: Tensor) -> Tensor:
     """Small strain of the gradients ``du_i / dx_j`` of displacements."""
     return sym(graddisplacement)
