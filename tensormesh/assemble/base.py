@@ -44,7 +44,7 @@ class Assembler(nn.Module):
         super().__init__()
         self._topology = topology
         self.quadrature_order = _checked_order(quadrature_order)
-        self._workspace = Workspace(self.quadrature_order)
+        self._workspace = Workspace(self.quadrature_order, topology.geometry_order)
 
     @classmethod
     def from_mesh(
@@ -118,7 +118,8 @@ class Assembler(nn.Module):
         return made
 
     def _rebase(self, topology: Topology) -> None:
-        self._topology, self._workspace = topology, Workspace(self.quadrature_order)
+        self._topology = topology
+        self._workspace = Workspace(self.quadrature_order, topology.geometry_order)
 
     def _adopt(self, source: "Assembler | None") -> None:
         """Take over what a subclass keeps beside the topology."""
@@ -147,7 +148,9 @@ class Assembler(nn.Module):
     def transformation(self) -> dict[str, Transformation]:
         """Cell type -> its cells at the quadrature points, in the order that data have them."""
         return {
-            kind: Transformation(self.points, cells, kind, self.quadrature_order)
+            kind: Transformation(
+                self.points, cells, kind, self.quadrature_order, self._topology.geometry_order
+            )
             for kind, cells in self.elements.items()
         }
 
@@ -371,7 +374,8 @@ class Assembler(nn.Module):
         for argument in form.arguments:
             name, key = argument.name, argument.key
             if argument.kind == "x":
-                at_points[name] = interpolate(self.points, columns, table)
+                nodes = self._topology.map_columns(kind)[:, block]
+                at_points[name] = interpolate(self.points, nodes, table.of_map)
             elif argument.kind == "field":
                 at_points[name] = interpolate(data.point_data[key], columns, table)
             elif argument.kind == "gradient":

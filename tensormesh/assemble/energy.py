@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tensormesh.assemble.contract import element_matrices, element_vectors
 from tensormesh.assemble.form import Form, FormData
-from tensormesh.assemble.geometry import CellGeometry, Tabulation, is_affine
+from tensormesh.assemble.geometry import CellGeometry, Tabulation
 from tensormesh.assemble.integrand import point_tensors, point_values
 from tensormesh.assemble.linearize import (
     MakeCoefficients,
@@ -68,7 +68,8 @@ def cell_blocks(
             block = slice(start, min(start + size, n))
             local = geometry.of(block)
             arguments, grid = assembler._arguments(form, data, kind, block, local, table)
-            if is_affine(kind) and _same_in_a_cell(form, data, kind):
+            linear = table.is_affine and table.mapping is None
+            if linear and _same_in_a_cell(form, data, kind):
                 arguments, grid = _first_point(arguments, grid)
             yield CellBlock(kind, block, table, local, arguments, grid)
 

@@ -150,7 +150,10 @@ class FacetForms(Assembler):
         self, form: Form, data: FormData, kind: str, facet: int, cells: Tensor
     ) -> FacetBlock:
         table = tabulation(
-            kind, *facet_quadrature(kind, facet, self._workspace.degree(kind)), self.points
+            kind,
+            *facet_quadrature(kind, facet, self._workspace.degree(kind)),
+            self.points,
+            self._topology.geometry_order,
         )
         geometry = cell_geometry(kind, corners(self._topology, kind, cells), table, cells)
         reference = self.points.new_tensor(local_facets(kind)[facet].normal)

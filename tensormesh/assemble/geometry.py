@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tensormesh.element.cell_type import cell_type
+from tensormesh.element.cell_type import cell_name, cell_type
 from tensormesh.element.lagrange import tabulate
 
 _ALL = slice(None)
@@ -23,11 +23,25 @@ class Tabulation:
         Reference gradients ``[Q, B, tdim]``.
     weights
         ``[Q]``.
+    mapping
+        Basis of the map from the reference cell, where that is another one.
     """
 
     values: Tensor
     gradients: Tensor
     weights: Tensor
+    mapping: "Tabulation | None" = None
+
+    @property
+    def of_map(self) -> "Tabulation":
+        """Basis of the map from the reference cell, at the same points."""
+        return self.mapping or self
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether that map is affine: a simplex by its vertices."""
+        n_basis, tdim = self.of_map.gradients.shape[1:]
+        return n_basis == tdim + 1
 
     def rows(self, with_value: bool, with_gradient: bool) -> Tensor:
         """Value, then reference derivatives, of each basis function: ``[Q, T, B]``."""
@@ -36,11 +50,24 @@ class Tabulation:
         return torch.cat(parts, dim=1)
 
 
-def tabulation(name: str, points: Tensor, weights: Tensor, like: Tensor) -> Tabulation:
-    """Basis of cell type `name` at reference `points`, in the dtype and on the device of `like`."""
+def tabulation(
+    name: str, points: Tensor, weights: Tensor, like: Tensor, geometry_order: int | None = None
+) -> Tabulation:
+    """Basis of cell type `name` at reference `points`, in the dtype and on the device of `like`.
+
+    With `geometry_order` the map is that of a cell of that order.
+    """
     values, gradients = tabulate(name, points)
     real = like.real if like.is_complex() else like
-    return Tabulation(values.to(real), gradients.to(real), weights.to(real))
+    mapped, mapping = map_type(name, geometry_order), None
+    if mapped != name:
+        mapping = tabulation(mapped, points, weights, like)
+    return Tabulation(values.to(real), gradients.to(real), weights.to(real), mapping)
+
+
+def map_type(name: str, geometry_order: int | None) -> str:
+    """Cell type whose basis maps the reference cell to cells `name` of a mesh."""
+    return name if geometry_order is None else cell_name(cell_type(name).shape, geometry_order)
 
 
 @dataclass(frozen=True)
@@ -62,12 +89,6 @@ class CellGeometry:
     inverse: Tensor
 
 
-def is_affine(name: str) -> bool:
-    """Whether the map of cell type `name` is affine: linear simplices."""
-    kind = cell_type(name)
-    return kind.order == 1 and kind.n_vertices == kind.dim + 1
-
-
 def cell_geometry(
     name: str, corners: Tensor, table: Tabulation, numbers: Tensor | slice = _ALL
 ) -> CellGeometry:
@@ -78,9 +99,9 @@ def cell_geometry(
     name
         Cell type.
     corners
-        Node coordinates ``[gdim, B, E]``.
+        Coordinates of the nodes that make the geometry, ``[gdim, B, E]``.
     table
-        Basis of the cell type at the quadrature points.
+        Basis of the cell type, and of its map, at the quadrature points.
     numbers
         Index of each of these cells, for messages; by default they are all cells of the type.
 
@@ -91,7 +112,7 @@ def cell_geometry(
         counts such cells and names the first. A cell of negative orientation is as good as its
         mirror image.
     """
-    jacobian = _jacobian(name, corners, table)
+    jacobian = _jacobian(corners, table)
     gdim, tdim = jacobian.shape[0], jacobian.shape[2]
     if gdim == tdim:
         determinant, inverse = _inverse(jacobian)
@@ -107,16 +128,17 @@ def cell_geometry(
     return CellGeometry(measure, inverse)
 
 
-def _jacobian(name: str, corners: Tensor, table: Tabulation) -> Tensor:
+def _jacobian(corners: Tensor, table: Tabulation) -> Tensor:
     """``dx/dX``, ``[gdim, Q or 1, tdim, E]``.
 
     The gradients of a basis sum to zero, so the place of a cell does not matter; seen from its
     first node, nodes that coincide give exact zeros, and a mesh far away loses no digits.
     """
-    if is_affine(name):
+    if table.is_affine:
         return (corners[:, 1:] - corners[:, :1]).unsqueeze(1)
-    n_points, n_basis, tdim = table.gradients.shape
-    by_row = table.gradients.transpose(1, 2).reshape(n_points * tdim, n_basis)
+    gradients = table.of_map.gradients
+    n_points, n_basis, tdim = gradients.shape
+    by_row = gradients.transpose(1, 2).reshape(n_points * tdim, n_basis)
     return (by_row @ (corners - corners[:, :1])).unflatten(1, (n_points, tdim))
 
 

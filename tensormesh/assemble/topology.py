@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tensormesh.assemble.pairs import node_pairs
+from tensormesh.element.cell_type import cell_type
 from tensormesh.mesh.mesh import Mesh
 from tensormesh.sparse.pattern import INT32_MAX, BlockExpansion, SparsityPattern
 
@@ -60,10 +61,15 @@ class Topology:
         ``[n, D]``.
     cells
         Cell type -> int64 ``[E, B]``, in file node order.
+    geometry_order
+        1: the vertices of a cell make its geometry, whatever its order. None: all its nodes.
     """
 
-    def __init__(self, points: Tensor, cells: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, points: Tensor, cells: Mapping[str, Tensor], geometry_order: int | None = None
+    ) -> None:
         self.points = points
+        self.geometry_order = geometry_order
         self._connectivity = Connectivity(points.shape[0], cells)
 
     @classmethod
@@ -77,7 +83,7 @@ class Topology:
         cells = mesh.top_cells()
         if not cells:
             raise ValueError("the mesh has no cells to integrate on: it holds points only")
-        topology = cls(mesh.points, cells)
+        topology = cls(mesh.points, cells, mesh.geometry_order)
         key = (mesh.n_points, [(name, cell, _version(cell)) for name, cell in cells.items()])
         known = _CACHE.get(mesh)
         if known is not None and _same(known[0], key):
@@ -90,6 +96,7 @@ class Topology:
         """Topology of the same cells on other `points`."""
         made = Topology.__new__(Topology)
         made.points, made._connectivity = points, self._connectivity
+        made.geometry_order = self.geometry_order
         return made
 
     @property
@@ -117,6 +124,11 @@ class Topology:
         """Cell type -> nodes of the cells, int32 ``[B, E]`` where it fits."""
         return self._connectivity.columns
 
+    def map_columns(self, kind: str) -> Tensor:
+        """Nodes that make the geometry of the cells, ``[B, E]``: all, or the vertices."""
+        columns = self.columns[kind]
+        return columns if self.geometry_order is None else columns[: cell_type(kind).n_vertices]
+
     @property
     def slots(self) -> dict[str, Tensor]:
         """Cell type -> stored entry of each (test node, trial node) and cell, ``[B * B, E]``."""
@@ -131,7 +143,7 @@ class Topology:
         points, cells = convert(self.points), {k: convert(c) for k, c in self.cells.items()}
         if all(cells[name] is cell for name, cell in self.cells.items()):
             return self.moved(points)
-        return Topology(points, cells)
+        return Topology(points, cells, self.geometry_order)
 
 
 _Key = tuple[int, list[tuple[str, Tensor, int]]]

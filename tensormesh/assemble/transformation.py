@@ -5,7 +5,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
+from tensormesh.assemble.geometry import (
+    CellGeometry,
+    Tabulation,
+    cell_geometry,
+    map_type,
+    tabulation,
+)
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.facet import facet_quadrature, local_facets
 from tensormesh.element.lagrange import reference_nodes
@@ -28,6 +34,8 @@ class Transformation:
         Cell type by name.
     quadrature_order
         Least degree of exactness; raised to twice the order of the cells where that is more.
+    geometry_order
+        1 if the vertices of a cell make its geometry, None if all its nodes do, as of `Mesh`.
 
     Attributes
     ----------
@@ -51,7 +59,12 @@ class Transformation:
     """
 
     def __init__(
-        self, points: Tensor, elements: Tensor, element_type: str, quadrature_order: int = 2
+        self,
+        points: Tensor,
+        elements: Tensor,
+        element_type: str,
+        quadrature_order: int = 2,
+        geometry_order: int | None = None,
     ) -> None:
         kind = cell_type(element_type)
         if not isinstance(quadrature_order, int) or quadrature_order < 1:
@@ -69,6 +82,7 @@ class Transformation:
         self.elements = elements.to(points.device, torch.int64)
         self.element_type = element_type
         self._degree = max(quadrature_order, 2 * kind.order)
+        self._geometry_order = geometry_order
 
     def update_points(self, points: Tensor) -> None:
         """Replace the coordinates; what depends on them is computed anew.
@@ -82,7 +96,9 @@ class Transformation:
             raise ValueError(
                 f"points must have shape {tuple(self.points.shape)}, got {tuple(points.shape)}"
             )
-        fresh = Transformation(points, self.elements, self.element_type, self._degree)
+        fresh = Transformation(
+            points, self.elements, self.element_type, self._degree, self._geometry_order
+        )
         self.__dict__ = fresh.__dict__
 
     @property
@@ -140,7 +156,7 @@ class Transformation:
     @cached_property
     def jacobian(self) -> Tensor:
         """Derivatives of the coordinates by the reference ones, (E, Q, D, tdim)."""
-        return torch.einsum("ebd,qbk->eqdk", self.element_coords, self._table.gradients)
+        return torch.einsum("dbe,qbk->eqdk", self._corners, self._table.of_map.gradients)
 
     @property
     def detJ(self) -> Tensor:  # noqa: N802
@@ -197,7 +213,7 @@ class Transformation:
 
     @cached_property
     def _table(self) -> Tabulation:
-        return tabulation(self.element_type, *self._rule, self.points)
+        return tabulation(self.element_type, *self._rule, self.points, self._geometry_order)
 
     @cached_property
     def _geometry(self) -> CellGeometry:
@@ -205,7 +221,8 @@ class Transformation:
 
     @property
     def _corners(self) -> Tensor:
-        return self.element_coords.permute(2, 1, 0)
+        n_nodes = cell_type(map_type(self.element_type, self._geometry_order)).n_nodes
+        return self.points[self.elements[:, :n_nodes]].permute(2, 1, 0)
 
     @cached_property
     def _facet_tables(self) -> list[Tabulation]:
@@ -214,6 +231,7 @@ class Transformation:
                 self.element_type,
                 *facet_quadrature(self.element_type, number, self._degree),
                 self.points,
+                self._geometry_order,
             )
             for number in range(len(self._facet_nodes))
         ]

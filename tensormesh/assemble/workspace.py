@@ -26,10 +26,12 @@ class Workspace:
     ----------
     quadrature_order
         Least degree of exactness; raised to twice the order of the cells where that is more.
+    geometry_order
+        As of `Topology`.
     """
 
-    def __init__(self, quadrature_order: int) -> None:
-        self._order = quadrature_order
+    def __init__(self, quadrature_order: int, geometry_order: int | None) -> None:
+        self._order, self._geometry_order = quadrature_order, geometry_order
         self._tables: dict[str, Tabulation] = {}
         self._geometry: dict[str, tuple[Tensor, int, CellGeometry | None]] = {}
         self._pulled: dict[tuple[str, tuple[bool, ...]], tuple[CellGeometry, Tensor, Tensor]] = {}
@@ -42,7 +44,8 @@ class Workspace:
         """Basis of cell type `kind` at its quadrature points, in the dtype and device of `like`."""
         known = self._tables.get(kind)
         if known is None or (known.values.dtype, known.values.device) != (like.dtype, like.device):
-            known = tabulation(kind, *quadrature(kind, self.degree(kind)), like)
+            rule = quadrature(kind, self.degree(kind))
+            known = tabulation(kind, *rule, like, self._geometry_order)
             self._tables[kind] = known
         return known
 
@@ -121,7 +124,7 @@ class BlockGeometry:
 def _blockwise(topology: Topology, kind: str, table: Tabulation) -> CellGeometry:
     n = topology.cells[kind].shape[0]
     blocks = BlockGeometry(topology, kind, table, None)
-    size = max(1, BLOCK_NUMBERS // (2 * table.gradients.numel()))
+    size = max(1, BLOCK_NUMBERS // (2 * table.of_map.gradients.numel()))
     measure = inverse = None
     for start in range(0, max(n, 1), size):
         block = slice(start, min(start + size, n))
@@ -136,8 +139,8 @@ def _blockwise(topology: Topology, kind: str, table: Tabulation) -> CellGeometry
 
 
 def corners(topology: Topology, kind: str, cells: Tensor | slice = _ALL) -> Tensor:
-    """Node coordinates ``[D, B, E]`` of cells of a type."""
-    columns = topology.columns[kind][:, cells]
+    """Coordinates ``[D, B, E]`` of the nodes that make the geometry of cells of a type."""
+    columns = topology.map_columns(kind)[:, cells]
     return torch.stack([take(x, columns) for x in topology.points.unbind(1)])
 
 

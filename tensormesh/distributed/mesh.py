@@ -160,6 +160,7 @@ class DistributedMesh:
     def _refuse_different_meshes(self, mesh: Mesh, labels: Tensor, owner: Tensor) -> None:
         contents = (mesh.points.detach(), *mesh.top_cells().values(), labels, owner)
         facts = [mesh.n_points, labels.numel(), self.num_partitions, *map(_checksum, contents)]
+        facts.append(mesh.geometry_order or 0)
         digest = zlib.crc32(repr(facts).encode())
         table = all_gather_ints([mesh.n_points, labels.numel(), digest], self.device_mesh)
         if bool((table != table[0]).any()):

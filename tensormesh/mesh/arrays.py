@@ -28,6 +28,9 @@ class MeshArrays:
         Name: any tensor.
     cell_sets
         Group: type: int64 indices into the cells of that type.
+    geometry_order
+        1: the vertices of a cell alone make its geometry, which is that of a cell of order 1; its
+        other nodes carry fields only. None: all its nodes do.
     """
 
     points: Tensor
@@ -36,6 +39,7 @@ class MeshArrays:
     cell_data: dict[str, ByType] = field(default_factory=dict)
     field_data: dict[str, Tensor] = field(default_factory=dict)
     cell_sets: dict[str, ByType] = field(default_factory=dict)
+    geometry_order: int | None = None
 
 
 def check_arrays(arrays: MeshArrays) -> None:
@@ -53,6 +57,8 @@ def check_arrays(arrays: MeshArrays) -> None:
     for kind, cells in arrays.cells.items():
         _check_cells(kind, cells, arrays.points)
     _check_finite(arrays.points, arrays.cells)
+    if arrays.geometry_order not in (None, 1):
+        raise ValueError(f"geometry_order must be 1 or None, got {arrays.geometry_order!r}.")
     for name, data in arrays.point_data.items():
         check_length(f"point data {name!r}", data, len(arrays.points))
     for name, by_type in arrays.cell_data.items():

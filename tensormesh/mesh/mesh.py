@@ -17,6 +17,7 @@ from tensormesh.mesh.facets import FacetSet, boundary_facets, facet_nodes_mask
 from tensormesh.mesh.generator_methods import GeneratorMethods
 from tensormesh.mesh.io import read_meshio, write_meshio
 from tensormesh.mesh.node_order import check_node_ordering
+from tensormesh.mesh.raised import raised_arrays, raised_facets, raised_names
 from tensormesh.sparse import SparseMatrix
 
 Path = str | PathLike[str]
@@ -57,6 +58,10 @@ class Mesh(GeneratorMethods, nn.Module):
         Name: tensor.
     cell_sets
         Group: type: int64 indices into the cells of that type. Physical groups of gmsh are here.
+    geometry_order
+        1: the geometry of a cell is that of a first-order cell with its vertices, whatever its
+        order; its other nodes carry fields only. `raised` makes such meshes. None: all nodes of a
+        cell make its geometry.
 
     Raises
     ------
@@ -76,6 +81,7 @@ class Mesh(GeneratorMethods, nn.Module):
     cell_data: BufferDicts
     field_data: BufferDict
     cell_sets: dict[str, ByType]
+    geometry_order: int | None
 
     def __init__(self, mesh: meshio.Mesh | MeshArrays, reorder: bool = False) -> None:
         super().__init__()
@@ -90,6 +96,7 @@ class Mesh(GeneratorMethods, nn.Module):
             self.cell_data[name] = BufferDict(by_type)
         self.field_data = BufferDict(arrays.field_data)
         self.cell_sets = {name: dict(by_type) for name, by_type in arrays.cell_sets.items()}
+        self.geometry_order = arrays.geometry_order
         self._given_boundary: FacetSet | None = None
         self._found_boundary: tuple[list[Tensor], FacetSet] | None = None
         if foreign:
@@ -104,6 +111,7 @@ class Mesh(GeneratorMethods, nn.Module):
         cell_data: Mapping[str, Mapping[str, Tensor]] | None = None,
         cell_sets: Mapping[str, Mapping[str, Tensor]] | None = None,
         field_data: Mapping[str, Tensor] | None = None,
+        geometry_order: int | None = None,
     ) -> Self:
         """Make a mesh of tensors, which are kept by reference where dtype and device fit.
 
@@ -121,6 +129,9 @@ class Mesh(GeneratorMethods, nn.Module):
             Group: type: indices into the cells of that type.
         field_data
             Name: any tensor.
+        geometry_order
+            1 for straight cells whose vertices alone make their geometry, None for cells all of
+            whose nodes do.
 
         Raises
         ------
@@ -148,6 +159,7 @@ class Mesh(GeneratorMethods, nn.Module):
                 {name: _moved(of, device) for name, of in (cell_data or {}).items()},
                 _moved(field_data, device),
                 {name: _indices(of, device) for name, of in (cell_sets or {}).items()},
+                geometry_order,
             )
         )
 
@@ -206,6 +218,7 @@ class Mesh(GeneratorMethods, nn.Module):
             {name: self.cell_data[name].to_dict() for name in self.cell_data},
             self.field_data.to_dict(),
             {name: dict(by_type) for name, by_type in self.cell_sets.items()},
+            self.geometry_order,
         )
 
     def clone(self) -> Self:
@@ -219,10 +232,56 @@ class Mesh(GeneratorMethods, nn.Module):
                 {name: _cloned(by_type) for name, by_type in own.cell_data.items()},
                 _cloned(own.field_data),
                 {name: _cloned(by_type) for name, by_type in own.cell_sets.items()},
+                own.geometry_order,
             )
         )
         copy._given_boundary = self._given_boundary
         return copy
+
+    def raised(self, order: int) -> Self:
+        """Mesh of the same cells and geometry with the nodes of a higher order, for fields of it.
+
+        Nodes are shared between the cells that meet in them, of whatever types and dimensions.
+        Those of this mesh come first, with the numbers that they have; only from order 2 to 3 and
+        from 3 to 4, where the new cells lack old nodes inside edges, these are left out. From a
+        mesh of order 1 the result is *subparametric*: its `geometry_order` is 1, its cells stay
+        straight, and affine simplices have one Jacobian each. Coordinates of nodes other than
+        vertices, also those that an assembler is given as ``points=``, then have no influence and
+        no gradient. Files do not keep `geometry_order`. From a mesh of order 2 or more it is
+        isoparametric, with the same curved cells.
+
+        Point data are interpolated by the basis of this mesh and have gradients. Of masks and
+        integers, a new node has the value that all nodes of its edge, face or cell have, else False
+        or 0. A mask of nodes on the boundary, ``is_boundary`` for instance, marks no new node
+        inside: an edge from boundary to boundary may cross the mesh. Data of cells and fields and
+        groups are kept.
+
+        Parameters
+        ----------
+        order
+            1 to 4, pyramids to 2, and not below the order of the cells.
+
+        Returns
+        -------
+        Mesh
+            A new mesh. Cell types are those of `order`, for instance ``"tetra10"``.
+
+        Raises
+        ------
+        ValueError
+            If `order` is none of these for a type, with its name; if cells have several orders.
+
+        Examples
+        --------
+        >>> mesh = Mesh.gen_rectangle(n=(2, 2))
+        >>> mesh.raised(3).points.shape, mesh.raised(3).default_element_type
+        (torch.Size([49, 2]), 'triangle10')
+        """
+        made = type(self)(raised_arrays(self, order))
+        if self._given_boundary is not None:
+            names = raised_names(self, order)
+            made._set_boundary_facets(raised_facets(self._given_boundary, names))
+        return made
 
     @property
     def n_points(self) -> int:

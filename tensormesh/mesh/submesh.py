@@ -60,6 +60,7 @@ def extract_part(
         _cell_data(mesh, chosen),
         _cell_sets(mesh, chosen),
         mesh.arrays().field_data,
+        mesh.geometry_order,
     )
     extracted._set_boundary_facets(near.boundary_of(chosen))
     return extracted
