@@ -186,11 +186,7 @@ HEADINGS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 # What no test shows yet, or not all of it.
 WAITING: dict[tuple[str, str], str] = {
-    ("known-faults", "6"): "orders above two wait for more elements",
     ("known-faults", "11"): "waits for a bound of memory on second-order hexahedra",
-    ("known-faults", "24"): "a matrix that is not symmetric is refused by name, until there is a "
-    "method for it",
-    ("known-faults", "25"): "several right-hand sides are solved one by one",
     ("base-api", "3"): "waits for a test that names its rows",
     ("base-api", "5"): "waits for a test that names its rows",
     ("base-api", "4"): "waits for a test that names its rows",

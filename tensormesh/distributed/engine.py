@@ -59,8 +59,10 @@ class Engine:
         method, preconditioner, atol, rtol, maxiter
             As of `DSparseMatrix.solve`; None chooses. torch-sla's ``PreconditionerConfig`` is taken
             by its kind.
-        restart, verbose
-            Without effect: conjugate gradients does not restart, and progress is logged.
+        restart
+            As of `DSparseMatrix.solve`; None chooses.
+        verbose
+            Without effect: progress is logged.
 
         Returns
         -------
@@ -75,6 +77,7 @@ class Engine:
             rtol=1e-8 if rtol is None else rtol,
             atol=0.0 if atol is None else atol,
             maxiter=maxiter,
+            **({} if restart is None else {"restart": restart}),
         )
 
     def save(self: Any, directory: str | Path, verbose: bool = False) -> None:

@@ -66,6 +66,13 @@ class Halo:
         sent = owned.detach()[self.send_index]
         return start_exchange(sent, self.send_counts, self.recv_counts, self.device_mesh)
 
+    def start_reverse(self, ghosts: Tensor) -> PendingExchange:
+        """Begin to send ghosts to owners; ``wait()`` gives rows to add at `send_index`.
+
+        For use without gradients. **Collective.**
+        """
+        return start_exchange(ghosts.detach(), self.recv_counts, self.send_counts, self.device_mesh)
+
     def consistent(self, local: Tensor) -> Tensor:
         """`local` as it is, its copies of one node understood as one variable.
 

@@ -16,12 +16,15 @@ from torch_sla.io import load_dsparse
 from tensormesh.distributed.collectives import agree, all_gather_rows, all_max, raise_together
 from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
 from tensormesh.distributed.engine import Engine
+from tensormesh.distributed.krylov.solution import Callback
 from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.owned_vector import OwnedVector, like
+from tensormesh.distributed.preconditioner import Preconditioner
 from tensormesh.distributed.product import ShardedProduct
 from tensormesh.distributed.reduced import ShardedRestriction
 from tensormesh.distributed.reductions import ShardedReductions
 from tensormesh.distributed.solve import solve
+from tensormesh.distributed.solve_options import SolveOptions
 from tensormesh.distributed.transpose import TransposedMatrix
 from tensormesh.distributed.wrap import layout_of
 from tensormesh.sparse.layout import _FEMSparsityMixin
@@ -262,60 +265,71 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         self,
         b: Tensor,
         method: str = "auto",
-        preconditioner: str = "auto",
+        preconditioner: str | Preconditioner = "auto",
         rtol: float = 1e-8,
         atol: float = 0.0,
         maxiter: int | None = None,
         x0: Tensor | None = None,
         on_failure: str = "raise",
         return_info: bool = False,
+        *,
+        restart: int = 50,
+        callback: Callback | None = None,
     ) -> Tensor | tuple[Tensor, SolveInfo]:
-        """Solve ``A x = b`` for a symmetric positive definite ``A``. **Collective.**
+        """Solve ``A x = b``. **Collective over the device mesh.**
 
         Parameters
         ----------
         b
-            Owned slice of the right-hand side, ``[n_owned]``, or a `DTensor` of owned slices.
+            Owned slice of the right-hand side, ``[n_owned]``, or of several, ``[n_owned, k]``; or a
+            `DTensor` of such slices.
         method
-            ``"auto"`` or ``"cg"``: conjugate gradients.
+            ``"cg"`` for Hermitian positive definite matrices, ``"minres"`` for Hermitian ones,
+            ``"gmres"`` or ``"bicgstab"`` for any; one that the matrix does not fit is refused.
+            ``"auto"`` looks at the matrix: cg if it is Hermitian with a positive diagonal, and
+            minres if it turns out to be indefinite; else gmres.
         preconditioner
-            ``"auto"`` or ``"jacobi"``: the diagonal; ``"none"``.
+            ``"jacobi"``: the diagonal; ``"none"``; ``"auto"``: the diagonal, if it has no zero. Or
+            an object: an approximate inverse that multiplies owned slices, ``M @ r``, with a
+            ``name``, and a transpose ``T`` if it should serve gradients of systems that are not
+            Hermitian. It may be used for many systems.
         rtol, atol
-            Stop when ``|b - A x| <= max(rtol |b|, atol)``.
+            Stop when ``|b - A x| <= max(rtol |b|, atol)`` in each column, the residual computed
+            anew.
         maxiter
             Bound of the iterations; by default 10 a global unknown, between 1000 and 50,000.
         x0
-            Owned slice of the first guess; zero by default.
+            Owned slice of the first guess, in the shape of `b`; zero by default.
         on_failure
             ``"raise"``, ``"warn"`` or ``"return"`` when the tolerance is not reached.
         return_info
-            Whether to return the `SolveInfo` too.
+            Whether to return the `SolveInfo` too; of several columns, that of the worst.
+        restart
+            Iterations after which gmres begins anew.
+        callback
+            Called on every rank after each iteration, with its number and the relative residual of
+            the worst column, as the recurrence has it.
 
         Returns
         -------
         x or (x, info)
-            Owned slice of the solution, ``[n_owned]``, in the form of `b`; differentiable in `b`
-            and in the values, by one more solve in backward.
+            Owned slice of the solution, in the form of `b`; differentiable in `b` and in the values
+            to any order, by one more solve for each backward.
 
         Raises
         ------
         NotConvergedError
             If the tolerance is not reached and `on_failure` is ``"raise"``.
         SingularMatrixError
-            If the matrix does not hold rigid motions or constants that `b` loads.
+            If the matrix does not hold rigid motions or constants that `b` loads, or a row is zero.
         ValueError
-            If an argument is wrong, or the matrix is not symmetric or not positive definite.
+            If an argument is wrong, or the method does not fit the matrix.
         """
-        if isinstance(b, DTensor):
-            guess = x0.to_local() if isinstance(x0, DTensor) else x0
-            x, info = self.solve(
-                b.to_local(), method, preconditioner, rtol, atol, maxiter, guess, on_failure, True
-            )
-            found = like(b, x, self.layout)
-            return (found, info) if return_info else found
-        return solve(
-            self, b, method, preconditioner, rtol, atol, maxiter, x0, on_failure, return_info
+        options = SolveOptions(
+            method, preconditioner, rtol, atol, maxiter, x0, on_failure, restart, callback
         )
+        x, info = solve(self, b, options)
+        return (x, info) if return_info else x
 
     # -- what a Condenser asks of a matrix ---------------------------------------------------
 

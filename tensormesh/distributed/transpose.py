@@ -7,6 +7,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from tensormesh.distributed.owned_vector import like
+from tensormesh.distributed.solve import solve
+from tensormesh.distributed.solve_options import SolveOptions
 from tensormesh.sparse.product import multiply
 
 if TYPE_CHECKING:
@@ -73,6 +75,32 @@ class TransposedMatrix:
             )
         local: Tensor = multiply(layout.pattern.transpose, self._matrix.values, x)
         return layout.halo.scatter_reverse(layout.rows(local)).flatten(0, 1)
+
+    def solve(self, b: Any, *, return_info: bool = False, **options: Any) -> Any:
+        """Solve ``A.T x = b``, differentiable. **Collective over the device mesh.**
+
+        Parameters
+        ----------
+        b
+            Owned slice ``[n_owned]`` or ``[n_owned, k]``, or `DTensor`.
+        return_info
+            Whether to return the `SolveInfo` too.
+        **options
+            As of `DSparseMatrix.solve`, by keyword. A preconditioner given as an object is one of
+            ``A.T``.
+
+        Returns
+        -------
+        x or (x, info)
+            Owned slice of the solution, in the form of `b`.
+
+        Raises
+        ------
+        NotConvergedError, SingularMatrixError, ValueError
+            As `DSparseMatrix.solve`.
+        """
+        x, info = solve(self._matrix, b, SolveOptions(**options), transposed=True)
+        return (x, info) if return_info else x
 
     def diagonal(self) -> Tensor:
         """Owned slice of the diagonal, ``[n_owned]``."""

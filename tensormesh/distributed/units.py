@@ -3,11 +3,13 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tensormesh.distributed.collectives import all_gather_ints
 from tensormesh.distributed.device_mesh import DeviceMesh
+from tensormesh.distributed.krylov.solution import Array
 
 
 def unit_exponents(tensors: Sequence[Tensor], device_mesh: DeviceMesh) -> list[int]:
@@ -24,10 +26,17 @@ def unit_exponents(tensors: Sequence[Tensor], device_mesh: DeviceMesh) -> list[i
     ]
 
 
-def times_power(x: Tensor, exponent: int) -> Tensor:
-    """``x * 2**exponent``, exact; in two steps, as the power itself may not be a number of `x`."""
-    half = exponent // 2
-    return x * 2.0**half * 2.0 ** (exponent - half) if exponent else x
+def times_power(x: Tensor, exponents: int | Array) -> Tensor:
+    """``x * 2**exponent``, exact, with one exponent or with one for each column.
+
+    In two steps, as the power itself may not be a number of the dtype.
+    """
+    if not np.any(exponents):
+        return x
+    whole = np.asarray(exponents)
+    for part in (whole // 2, whole - whole // 2):
+        x = x * torch.as_tensor(np.ldexp(1.0, part)).to(x.device, x.real.dtype)
+    return x
 
 
 _NOTHING = 10_000  # less than the exponent of any number

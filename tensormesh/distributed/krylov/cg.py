@@ -1,19 +1,23 @@
 """Preconditioned conjugate gradients."""
 
-import math
-
+import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.distributed.krylov.solution import Dots, Operator, Solution
+from tensormesh.distributed.krylov.iteration import Iteration, Stop, iterate
+from tensormesh.distributed.krylov.solution import (
+    Array,
+    Callback,
+    Operator,
+    Solution,
+    Total,
+    add_scaled_,
+    scale_,
+    sum_on_one_rank,
+)
 
 # A direction whose energy is below this many roundings of its preconditioned norm has none.
 _NO_ENERGY = 64.0
-
-
-def local_dots(*pairs: tuple[Tensor, Tensor]) -> list[float]:
-    """Inner products on one rank."""
-    return [float(torch.vdot(a, b).real) for a, b in pairs]
 
 
 def cg(
@@ -21,33 +25,35 @@ def cg(
     b: Tensor,
     M: Operator | None = None,
     *,
-    dots: Dots = local_dots,
+    total: Total = sum_on_one_rank,
     rtol: float = 1e-8,
-    atol: float = 0.0,
+    atol: float | Array = 0.0,
     maxiter: int = 1000,
     x0: Tensor | None = None,
+    callback: Callback | None = None,
 ) -> Solution:
-    """Solve ``A x = b`` for symmetric positive definite `A`. Collective if `A`, `M` or `dots` is.
+    """Solve ``A x = b`` for Hermitian positive definite `A`. Collective if `A`, `M` or `total` is.
 
-    The residual is computed anew before success is reported; if rounding has carried the recurrence
-    away from it, the iteration restarts from the present solution.
+    All columns go at once: an iteration is one product and two messages, however many there are.
 
     Parameters
     ----------
     A
-        From ``[n_owned]`` to ``[n_owned]``.
+        From ``[n_owned]`` to ``[n_owned]``, or columns ``[n_owned, k]``.
     b
-        Right-hand side ``[n_owned]``.
+        Right-hand side ``[n_owned]``, or columns of them.
     M
-        Approximate inverse of `A`, symmetric positive definite.
-    dots
-        Inner products of several pairs, in one message.
+        Approximate inverse of `A`, Hermitian positive definite.
+    total
+        Sum of a small tensor over the ranks.
     rtol, atol
-        Stop when ``|b - A x| <= max(rtol |b|, atol)``.
+        Stop when ``|b - A x| <= max(rtol |b|, atol)`` in each column.
     maxiter
         Bound of the iterations.
     x0
-        First guess; zero by default.
+        First guess in the shape of `b`; zero by default.
+    callback
+        Called with the number of the iteration and the relative residual by the recurrence.
 
     Returns
     -------
@@ -58,65 +64,66 @@ def cg(
     ----------
     Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. 2003, Algorithm 9.1.
     """
-    x = torch.zeros_like(b) if x0 is None else x0.clone()
-    r = b.clone() if x0 is None else b - A @ x
-    b_norm, r_norm = (math.sqrt(s) for s in dots((b, b), (r, r)))
-    if b_norm == 0.0:
-        return Solution(torch.zeros_like(b), True, 0, 0.0, "converged")
-    target, scale = max(rtol * b_norm, atol), b_norm
-    state = Solution(x, False, 0, r_norm / scale, "maxiter")
-    while True:
-        reason = _cycle(A, M, state, r, dots, target, scale, maxiter)
-        previous, r = r_norm, b - A @ state.x
-        (rr,) = dots((r, r))
-        r_norm = math.sqrt(rr) if rr >= 0 else math.nan
-        state.residual, state.reason = r_norm / scale, reason
-        if not math.isfinite(r_norm):
-            state.reason = "not finite"
-        elif r_norm <= target:
-            state.converged, state.reason = True, "converged"
-        elif reason == "converged" and r_norm < 0.5 * previous:
-            continue
-        elif reason == "converged":
-            state.reason = "stagnated"
-        return state
+    return iterate(
+        _cycle,
+        A,
+        b,
+        M,
+        total=total,
+        rtol=rtol,
+        atol=atol,
+        maxiter=maxiter,
+        x0=x0,
+        callback=callback,
+    )
 
 
-def _cycle(
-    A: Operator,
-    M: Operator | None,
-    state: Solution,
-    r: Tensor,
-    dots: Dots,
-    target: float,
-    scale: float,
-    maxiter: int,
-) -> str:
-    """Iterate from ``state.x`` with residual `r` until the recurrence converges or breaks down."""
-    r = r.clone()
-    z = r if M is None else M @ r
+def _cycle(state: Iteration, r: Tensor, going: Array) -> Array:
+    z = state.precondition(r)
     p = z.clone()
-    rz, rr = dots((r, z), (r, r))
-    p_norm2 = rz  # p^T M^-1 p by its own recurrence
+    rz, rr = state.dots((r, z), (r, r)).real
+    p_norm2 = rz  # p^H M^-1 p by its own recurrence
     no_energy = _NO_ENERGY * torch.finfo(r.dtype).eps
-    while math.sqrt(max(rr, 0.0)) > target:
-        if state.iterations >= maxiter:
-            return "maxiter"
-        Ap = A @ p
-        (pAp,) = dots((p, Ap))
-        if not (math.isfinite(pAp) and math.isfinite(rz)):
-            return "not finite"
-        if pAp <= no_energy * p_norm2:
-            return "indefinite" if pAp < -no_energy * p_norm2 else "singular"
-        alpha = rz / pAp
-        state.x.add_(p, alpha=alpha)
-        r.sub_(Ap, alpha=alpha)
-        z = r if M is None else M @ r
+    stops = np.zeros(rr.shape, dtype=np.int64)
+    going = going & state.too_large(np.sqrt(rr))
+    while going.any():
+        if state.iterations >= state.maxiter:
+            return np.where(going, Stop.MAXITER, stops)
+        Ap = state.A @ p
+        (pAp,) = state.dots((p, Ap)).real
+        found = _stops(pAp, rz, no_energy * p_norm2)
+        stops = np.where(going, found, stops)
+        going = going & (found == 0)
+        if not going.any():
+            break
+        alpha = np.where(going, rz / pAp, 0.0)
+        add_scaled_(state.x, alpha, p)
+        add_scaled_(r, -alpha, Ap)
+        z = state.precondition(r)
         rz_old = rz
-        rz, rr = dots((r, z), (r, r))
-        beta = rz / rz_old
+        rz, rr = state.dots((r, z), (r, r)).real
+        beta = np.where(going, rz / rz_old, 0.0)
         p_norm2 = rz + beta * beta * p_norm2
-        p.mul_(beta).add_(z)
-        state.iterations += 1
-        state.history.append(math.sqrt(max(rr, 0.0)) / scale)
-    return "converged"
+        scale_(p, beta)
+        p.add_(z)
+        norms = np.sqrt(rr)
+        state.record(norms)
+        going = going & state.too_large(norms)
+    return stops
+
+
+def _stops(pAp: Array, rz: Array, no_energy: Array) -> Array:
+    """Why each column cannot go along its direction; zero where it can."""
+    conditions = [
+        ~(np.isfinite(pAp) & np.isfinite(rz)),
+        rz <= 0,
+        pAp < -no_energy,
+        pAp <= no_energy,
+    ]
+    reasons = [
+        Stop.NOT_FINITE,
+        Stop.INDEFINITE_PRECONDITIONER,
+        Stop.INDEFINITE,
+        Stop.SINGULAR,
+    ]
+    return np.select(conditions, [int(r) for r in reasons], 0)

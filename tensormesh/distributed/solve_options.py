@@ -1,0 +1,109 @@
+"""What can be asked of `solve`, and what is refused."""
+
+import zlib
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tensormesh.distributed.collectives import all_gather_ints
+from tensormesh.distributed.device_mesh import DeviceMesh
+from tensormesh.distributed.krylov.solution import Callback
+from tensormesh.distributed.preconditioner import PRECONDITIONERS
+
+METHODS = ("auto", "cg", "minres", "gmres", "bicgstab")
+_ON_FAILURE = ("raise", "warn", "return")
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """Arguments of `DSparseMatrix.solve` beside the right-hand side."""
+
+    method: str = "auto"
+    preconditioner: Any = "auto"
+    rtol: float = 1e-8
+    atol: float = 0.0
+    maxiter: int | None = None
+    x0: Tensor | None = None
+    on_failure: str = "raise"
+    restart: int = 50
+    callback: Callback | None = None
+
+    def check(self) -> None:
+        """Refuse unknown choices and numbers out of range."""
+        choices = {
+            "method": (self.method, METHODS),
+            "on_failure": (self.on_failure, _ON_FAILURE),
+        }
+        if not hasattr(type(self.preconditioner), "__matmul__"):
+            choices["preconditioner"] = (self.preconditioner, PRECONDITIONERS)
+        for name, (value, allowed) in choices.items():
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        numbers: dict[str, tuple[object, type, str]] = {
+            "rtol": (self.rtol, Real, "a number"),
+            "atol": (self.atol, Real, "a number"),
+            "maxiter": (
+                1 if self.maxiter is None else self.maxiter,
+                Integral,
+                "an integer or None",
+            ),
+            "restart": (self.restart, Integral, "an integer"),
+        }
+        for name, (number, kind, expected) in numbers.items():
+            if not isinstance(number, kind):
+                raise TypeError(f"{name} must be {expected}, got {number!r}")
+        if not (self.rtol >= 0 and self.atol >= 0 and max(self.rtol, self.atol) > 0):
+            raise ValueError(
+                f"rtol = {self.rtol}, atol = {self.atol}: give one positive, none negative"
+            )
+        for name, number in {"maxiter": self.maxiter, "restart": self.restart}.items():
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1, got {number}")
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback must be callable or None, got {self.callback!r}")
+
+    def bound(self, n: int) -> int:
+        """Bound of the iterations for `n` global unknowns."""
+        return self.maxiter if self.maxiter is not None else min(max(1000, 10 * n), 50_000)
+
+    def refuse_different(self, b: Tensor, values: Tensor, device_mesh: DeviceMesh) -> None:
+        """Refuse what differs between ranks, whose iterations would not match. **Collective.**"""
+        given = self.preconditioner
+        options = {
+            "method": self.method,
+            "preconditioner": given if isinstance(given, str) else type(given).__name__,
+            "rtol": self.rtol,
+            "atol": self.atol,
+            "maxiter": self.maxiter,
+            "x0": self.x0 is not None,
+            "on_failure": self.on_failure,
+            "restart": self.restart,
+            "columns of b": tuple(b.shape[1:]),
+            "dtypes": (b.dtype, values.dtype),
+        }
+        digests = all_gather_ints([zlib.crc32(repr(options).encode())], device_mesh)
+        if bool((digests != digests[0]).any()):
+            raise ValueError(
+                f"the ranks call solve with different options; here they are {options}"
+            )
+
+
+def check_vectors(b: Any, x0: Any, n_owned: int) -> None:
+    """Refuse what are not owned slices, or not finite."""
+    for name, x in {"b": b, **({} if x0 is None else {"x0": x0})}.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
+        if x.dim() not in (1, 2) or x.shape[0] != n_owned:
+            raise ValueError(
+                f"{name} has shape {tuple(x.shape)}; expected this rank's owned slice, "
+                f"[{n_owned}] or [{n_owned}, k] (dmesh.scatter makes it from a global vector)"
+            )
+        if not bool(torch.isfinite(x).all()):
+            raise ValueError(f"{name} holds NaN or infinite entries")
+    if b.dim() == 2 and b.shape[1] == 0:
+        raise ValueError("b has no columns")
+    if x0 is not None and x0.shape != b.shape:
+        raise ValueError(f"x0 has shape {tuple(x0.shape)}, b has {tuple(b.shape)}")

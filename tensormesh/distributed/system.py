@@ -1,0 +1,149 @@
+"""What is known of a system before it is solved: its kind, and whether it can be solved at all."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensormesh.distributed.collectives import all_reduce_sum, raise_together
+from tensormesh.distributed.krylov.iteration import dots
+from tensormesh.distributed.krylov.solution import Array, Operator
+from tensormesh.distributed.product import ShardedProduct, TransposedProduct
+from tensormesh.errors import SingularMatrixError
+
+if TYPE_CHECKING:
+    from tensormesh.distributed.matrix import DSparseMatrix
+
+# Roundings that a sum over a row, or a product with a probe vector, may be off by.
+_SLACK = 1e3
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What decides which method fits.
+
+    Parameters
+    ----------
+    hermitian
+        Whether the matrix equals its conjugate transpose.
+    diagonal
+        ``"positive"``, ``"with zeros"`` or ``"any"``.
+    """
+
+    hermitian: bool
+    diagonal: str
+
+
+class System:
+    """A row-sharded matrix or its transpose, as an operator. **Collective over the device mesh.**
+
+    Parameters
+    ----------
+    matrix
+        The matrix ``A``.
+    transposed
+        Whether the operator is ``A.T``.
+    """
+
+    def __init__(self, matrix: "DSparseMatrix", transposed: bool) -> None:
+        self.matrix, self.transposed = matrix, transposed
+        make = TransposedProduct if transposed else ShardedProduct
+        self._product: Operator = make(matrix.layout, matrix.values)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return self._product @ x
+
+    def total(self, x: Tensor) -> Array:
+        """Sum of a small tensor over the ranks, on the host in double precision."""
+        wide = torch.complex128 if x.is_complex() else torch.float64
+        summed: Tensor = all_reduce_sum(x.to(wide), self.matrix.layout.device_mesh)
+        array: Array = summed.cpu().resolve_conj().numpy()
+        return array
+
+    def kind(self) -> Kind:
+        """Find out what kind of matrix this is.
+
+        Raises
+        ------
+        SingularMatrixError
+            On every rank, if a row is zero.
+        """
+        layout, diagonal = self.matrix.layout, self.matrix.diagonal().detach()
+        raise_together(self._zero_row(), layout.device_mesh)
+        real = diagonal.real if diagonal.is_complex() else diagonal
+        counts = torch.stack([(real <= 0).sum(), (diagonal == 0).sum()])
+        not_positive, zero = all_reduce_sum(counts, layout.device_mesh).tolist()
+        kinds = "with zeros" if zero else "any" if not_positive else "positive"
+        return Kind(self._is_hermitian(diagonal.dtype), kinds)
+
+    def _zero_row(self) -> Exception | None:
+        layout = self.matrix.layout
+        bad = (self._row_sums() == 0).nonzero().flatten()
+        if not bad.numel():
+            return None
+        return SingularMatrixError(
+            f"{bad.numel()} rows on this rank (first: unknown {int(layout.owned_dofs[bad[0]])}) "
+            "are zero: unknowns without an equation, for instance at points that no cell uses; "
+            "Condenser leaves these out"
+        )
+
+    def _row_sums(self) -> Tensor:
+        """Sums of absolute entries, of the rows of the matrix itself."""
+        values = self.matrix.values.detach().abs()
+        sums = values.new_zeros(self.matrix.layout.n_owned)
+        return sums.index_add_(0, self.matrix.layout.pattern.row, values)
+
+    def _is_hermitian(self, dtype: torch.dtype) -> bool:
+        """For two vectors of no particular direction, ``<x, A y> = <A x, y>``."""
+        dofs = self.matrix.layout.owned_dofs
+        x = torch.sin(1.0 + dofs.to(torch.float64) * 0.73).to(dtype)
+        y = torch.cos(2.0 + dofs.to(torch.float64) * 1.37).to(dtype)
+        if dtype.is_complex:
+            x, y = x + 1j * y, y - 0.5j * x
+        Ax, Ay = self @ x, self @ y
+        pairs = ((x, Ay), (Ax, y), (x, x), (Ay, Ay), (y, y), (Ax, Ax))
+        left, right, xx, ay, yy, ax = dots(self.total, *pairs)
+        scale = max(math.sqrt(xx.real * ay.real), math.sqrt(yy.real * ax.real))
+        return bool(abs(left - right) <= _SLACK * torch.finfo(dtype).eps * scale)
+
+    def check_constants(self, b: Tensor, hermitian: bool) -> None:
+        """Refuse a system whose rows sum to zero, in some component, while `b` does not.
+
+        The usual cause is a missing Dirichlet condition. Of an elastic body, the sums are over
+        translations.
+
+        Raises
+        ------
+        SingularMatrixError
+            On every rank.
+        """
+        h, n = self.matrix.layout.h, b.shape[0]
+        columns = b if b.dim() == 2 else b.unsqueeze(1)
+        constants = torch.eye(h, dtype=b.dtype, device=b.device).repeat(n // h, 1)
+        images = (self if hermitian else self._adjoint()) @ constants
+        facts = (
+            images.abs().square().sum(0),
+            self._row_sums().square().sum().reshape(1),
+            columns.abs().square().sum(0),
+            (constants.mH @ columns).flatten(),
+        )
+        lengths = np.cumsum([len(fact) for fact in facts])[:-1]
+        sums = np.abs(self.total(torch.cat([fact.to(b.dtype) for fact in facts])))
+        found, size, norms2, loads = np.split(sums, lengths)
+        slack = _SLACK * torch.finfo(b.dtype).eps
+        free = found <= slack**2 * size
+        loaded = loads.reshape(h, -1) > slack * np.sqrt(self.matrix.shape[0] / h * norms2)
+        bad = (free[:, None] & loaded).any(1).nonzero()[0]
+        if len(bad):
+            raise SingularMatrixError(
+                f"the matrix maps constants (in component {bad[0]} of {h}) to zero and the "
+                "right-hand side loads them: no solution exists; constrain unknowns with "
+                "Condenser, or give a right-hand side whose sum is zero"
+            )
+
+    def _adjoint(self) -> Operator:
+        conjugate = self.matrix._with_values(self.matrix.values.detach().conj())
+        return conjugate if self.transposed else conjugate.T
