@@ -32,7 +32,7 @@ def linear(x):
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_mass_sums_to_the_volume(kind, variant):
-    """known-faults | 6: mass sums to the volume, first and second order."""
+    """known-faults | 6: mass sums to the volume, orders one to four."""
     mesh = VARIANTS[variant](kind)
     M = MassElementAssembler.from_mesh(mesh)()
     assert float(M.values.sum()) == pytest.approx(SHEAR_VOLUME[mesh.dim], rel=1e-12)
