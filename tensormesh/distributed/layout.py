@@ -31,6 +31,9 @@ class MatrixLayout:
         Unknowns an index.
     uuid
         63-bit identity of the partition build, the same on every rank.
+    unknowns
+        Index and component, ``index * h + component``, of each owned unknown in the layout that
+        this one restricts, and that layout's ``h``; None where nothing was left out.
     """
 
     def __init__(
@@ -41,9 +44,11 @@ class MatrixLayout:
         vectors: VectorMap,
         h: int,
         uuid: int,
+        unknowns: tuple[Tensor, int] | None = None,
     ) -> None:
         self.pattern, self.index_map, self.halo = pattern, index_map, halo
         self.vectors, self.h, self.uuid = vectors, h, uuid
+        self._unknowns = unknowns
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -73,7 +78,20 @@ class MatrixLayout:
 
     def with_uuid(self, uuid: int) -> "MatrixLayout":
         """The same layout under another identity."""
-        return MatrixLayout(self.pattern, self.index_map, self.halo, self.vectors, self.h, uuid)
+        return MatrixLayout(
+            self.pattern, self.index_map, self.halo, self.vectors, self.h, uuid, self._unknowns
+        )
+
+    @cached_property
+    def unknowns(self) -> tuple[Tensor, int]:
+        """Which node each owned unknown is at, and which component of how many it is.
+
+        int64 ``[n_owned]``, ``node * h + component``, and ``h``: numbers of the layout that the
+        nodes came with, also where a restriction has removed some of their components.
+        """
+        if self._unknowns is not None:
+            return self._unknowns
+        return torch.arange(self.n_owned, device=self.pattern.device), self.h
 
     # -- columns ---------------------------------------------------------------------------
 

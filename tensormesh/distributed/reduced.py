@@ -59,7 +59,9 @@ class ShardedRestriction:
         row, col = layout.pattern.row[entries], layout.pattern.col[entries]
         shape = (index_map.n_owned, index_map.n_local)
         pattern = SparsityPattern(place[row], place[col], shape)
-        self.layout = MatrixLayout(pattern, index_map, halo, vectors, 1, layout.uuid)
+        unknowns, h = layout.unknowns
+        origin = unknowns[keep], h
+        self.layout = MatrixLayout(pattern, index_map, halo, vectors, 1, layout.uuid, origin)
 
     @staticmethod
     def _index_map(

@@ -101,7 +101,12 @@ class _Solver:
             self._M = Scaled(given, exponent) if exponent else given
             return kind
         name = "none" if given == "auto" and kind.diagonal == "with zeros" else given
-        M = preconditioner_named(name, system.matrix, definite=self._method in ("cg", "minres"))
+        M = preconditioner_named(
+            name,
+            system.matrix,
+            definite=self._method in ("cg", "minres"),
+            levels=self._method == "cg",
+        )
         self._M = M if M is None or not system.transposed else _transpose(M)
         return kind
 
@@ -112,6 +117,8 @@ class _Solver:
         ):
             logger.info("cg: the matrix is not positive definite; going on with minres")
             self._method = "minres"
+            if self._options.preconditioner == "auto":  # what suits cg is indefinite as well
+                self._M = Jacobi(system.matrix, absolute=True)
             second = self._run(system, b, **options)
             iterations = solution.iterations + second.iterations
             history = solution.history + second.history

@@ -1,0 +1,40 @@
+"""Preconditioners by name."""
+
+from typing import TYPE_CHECKING
+
+from tensormesh.distributed.preconditioner.interface import Preconditioner
+from tensormesh.distributed.preconditioner.jacobi import Jacobi
+from tensormesh.distributed.preconditioner.multilevel import Multilevel
+from tensormesh.distributed.preconditioner.schwarz import Schwarz
+
+if TYPE_CHECKING:
+    from tensormesh.distributed.matrix import DSparseMatrix
+
+PRECONDITIONERS = ("auto", "jacobi", "multilevel", "schwarz", "none")
+# Global unknowns beyond which levels are worth their set-up.
+MANY = 5_000
+
+
+def preconditioner_named(name: str, A: "DSparseMatrix", definite: bool, levels: bool) -> Preconditioner | None:
+    """Preconditioner of `A`, or None. **Collective over the device mesh.**
+
+    Parameters
+    ----------
+    name
+        One of `PRECONDITIONERS`; ``"auto"`` is chosen here.
+    A
+        The matrix.
+    definite
+        Whether it has to be Hermitian positive definite, even if `A` is not.
+    levels
+        Whether `A` seems to be symmetric positive definite, so that ``"auto"`` may choose
+        ``"multilevel"``: it does for real matrices of more than 5,000 unknowns.
+    """
+    if name == "auto":
+        many = A.shape[0] > MANY and not A.values.is_complex()
+        name = "multilevel" if levels and many else "jacobi"
+    if name == "multilevel":
+        return Multilevel(A)
+    if name == "schwarz":
+        return Schwarz(A, definite)
+    return None if name == "none" else Jacobi(A, absolute=definite)

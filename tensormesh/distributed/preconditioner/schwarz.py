@@ -1,0 +1,96 @@
+"""Additive Schwarz without overlap: each rank solves with its own block, approximately."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from pyamg.aggregation import smoothed_aggregation_solver
+from scipy.sparse.linalg import spilu
+from torch import Tensor
+
+from tensormesh.distributed.collectives import agree
+
+if TYPE_CHECKING:
+    from tensormesh.distributed.matrix import DSparseMatrix
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Solver = Callable[[Array], Array]
+
+
+class Schwarz:
+    """Approximate inverse of the owned x owned block, on the host. **Collective to make.**
+
+    It sends nothing when applied, and the iterations grow with the number of ranks.
+
+    Parameters
+    ----------
+    A
+        The matrix, real or complex.
+    definite
+        Whether to be Hermitian positive definite, as `A` must then be: by a V-cycle of pyamg within
+        the rank. Else by incomplete factors, which serve any matrix.
+    transposed
+        Whether to invert the transpose.
+
+    Raises
+    ------
+    RuntimeError
+        On every rank, if the block of one of them is singular.
+    """
+
+    name = "schwarz"
+
+    def __init__(
+        self, A: "DSparseMatrix", definite: bool = False, transposed: bool = False
+    ) -> None:
+        self._A, self._definite, self._transposed = A, definite, transposed
+        with agree(A.layout.device_mesh):
+            block = _own_block(A)
+            self._solve = _cycle(block) if definite else _factors(block, transposed)
+
+    @property
+    def T(self) -> "Schwarz":
+        """That of the transpose. **Collective.**"""
+        return Schwarz(self._A, self._definite, not self._transposed)
+
+    def __matmul__(self, r: Tensor) -> Tensor:
+        """Apply to owned slices ``[n_owned]`` or ``[n_owned, k]``."""
+        if not r.shape[0]:
+            return r.clone()
+        x = self._solve(r.detach().cpu().numpy())
+        return torch.from_numpy(x).to(r.device, r.dtype)
+
+
+def _own_block(A: "DSparseMatrix") -> Any:
+    """Owned rows and columns, in double precision."""
+    values = A.values.detach()
+    values = values.to(torch.complex128 if values.is_complex() else torch.float64).cpu()
+    entries, pattern = A.layout.split[0].entries, A.layout.split[0].pattern
+    crow, col = (index.cpu().numpy() for index in pattern.csr_indices)
+    return sp.csr_matrix((values[entries.cpu()].numpy(), col, crow), shape=pattern.shape)
+
+
+def _cycle(block: Any) -> Solver:
+    if not block.shape[0]:
+        return lambda r: r
+    M = smoothed_aggregation_solver(block).aspreconditioner()
+
+    def solve(r: Array) -> Array:
+        return M @ r if r.ndim == 1 else np.stack([M @ column for column in r.T], axis=1)
+
+    return solve
+
+
+def _factors(block: Any, transposed: bool) -> Solver:
+    if not block.shape[0]:
+        return lambda r: r
+    factors = spilu((block.T if transposed else block).tocsc())
+    dtype = block.dtype
+
+    def solve(r: Array) -> Array:
+        x: Array = factors.solve(np.ascontiguousarray(r.astype(dtype)))
+        return x
+
+    return solve
