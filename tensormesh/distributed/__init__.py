@@ -11,6 +11,7 @@ from tensormesh.distributed.functional import (
 )
 from tensormesh.distributed.matrix import DSparseMatrix
 from tensormesh.distributed.mesh import DistributedMesh
+from tensormesh.distributed.preconditioner import Jacobi, Multilevel, Schwarz
 from tensormesh.mesh import Mesh
 from tensormesh.sparse.solve_info import SolveInfo
 
@@ -21,6 +22,9 @@ __all__ = [
     "DSparseMatrix",
     "DeviceMesh",
     "DistributedMesh",
+    "Jacobi",
+    "Multilevel",
+    "Schwarz",
     "SolveInfo",
     "broadcast_from_rank0",
     "distributed",

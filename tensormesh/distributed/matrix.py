@@ -289,10 +289,14 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
             ``"auto"`` looks at the matrix: cg if it is Hermitian with a positive diagonal, and
             minres if it turns out to be indefinite; else gmres.
         preconditioner
-            ``"jacobi"``: the diagonal; ``"none"``; ``"auto"``: the diagonal, if it has no zero. Or
-            an object: an approximate inverse that multiplies owned slices, ``M @ r``, with a
-            ``name``, and a transpose ``T`` if it should serve gradients of systems that are not
-            Hermitian. It may be used for many systems.
+            ``"multilevel"``: smoothed aggregation, for symmetric positive definite matrices, whose
+            iterations hardly grow with the mesh; ``"jacobi"``: the diagonal; ``"schwarz"``: the
+            blocks of the ranks; ``"none"``. ``"auto"``: multilevel for a real symmetric matrix of
+            more than 5,000 unknowns with a positive diagonal, else the diagonal, if it has no zero;
+            the `SolveInfo` names it. Or an object, such as `Multilevel` with options of its own: an
+            approximate inverse that multiplies owned slices, ``M @ r``, with a ``name``, and a
+            transpose ``T`` if it should serve gradients of systems that are not Hermitian. It may
+            be used for many systems.
         rtol, atol
             Stop when ``|b - A x| <= max(rtol |b|, atol)`` in each column, the residual computed
             anew.

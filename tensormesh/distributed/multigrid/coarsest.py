@@ -27,7 +27,7 @@ class Coarsest:
         layout = level.layout
         self._device_mesh, self._n = layout.device_mesh, level.n_global
         index = layout.rows(torch.arange(layout.n_local, device=layout.pattern.device))
-        self._numbers = (layout.index_map.local_to_global[:, None] * layout.h + index % layout.h)
+        self._numbers = layout.index_map.local_to_global[:, None] * layout.h + index % layout.h
         self._numbers = self._numbers.flatten()
         inverse = _pseudo_inverse(_gathered(level, self._numbers))
         self._inverse = inverse[self._numbers.cpu()].to(layout.pattern.device, dtype)

@@ -18,7 +18,7 @@ _LARGEST_DENSE = 4000
 
 
 class Cycle:
-    """Approximate inverse of the finest matrix, symmetric positive definite. **Collective to make.**
+    """Approximate inverse of the finest matrix, symmetric positive definite. **Collective.**
 
     Parameters
     ----------

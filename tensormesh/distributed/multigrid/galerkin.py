@@ -14,7 +14,6 @@ from tensormesh.distributed.multigrid.rows import extended, to_owners, widened, 
 from tensormesh.distributed.vector_map import VectorMap
 from tensormesh.sparse.pattern import SparsityPattern
 
-
 # Diagonal of a coarse unknown without energy: what rounding leaves of zero.
 _NO_ENERGY = 1e-12
 
@@ -64,9 +63,8 @@ def galerkin(level: Level, P: Csr, columns: Ints, offsets: torch.Tensor) -> Coar
     local, wide = with_ghost_rows(P, columns, level.layout)
     product = (P.T.tocsr() @ (level.matrix @ local)).tocsr()
     elsewhere = product[n:].tocoo()
-    row, col, values = to_owners(
-        columns[n + elsewhere.row], wide[elsewhere.col], elsewhere.data, offsets.numpy(), device_mesh
-    )
+    row, col = columns[n + elsewhere.row], wide[elsewhere.col]
+    row, col, values = to_owners(row, col, elsewhere.data, offsets.numpy(), device_mesh)
     wide, place = extended(wide, col)
     received = sp.csr_matrix((values, (row - first, place)), shape=(n, wide.size))
     return _numbered(level, widened(product[:n], wide.size) + received, P, wide, offsets)
@@ -117,7 +115,7 @@ def _layout(
     )
     halo = Halo(index_map, device_mesh)
     vectors = VectorMap(index_map, halo, device_mesh, int(offsets[-1]))
-    row = np.repeat(np.arange(n), np.diff(matrix.indptr))
-    row, col = (torch.from_numpy(index).to(device_mesh.device) for index in (row, matrix.indices))
-    pattern = SparsityPattern(row, col, matrix.shape)
+    row = torch.from_numpy(np.repeat(np.arange(n), np.diff(matrix.indptr)))
+    col = torch.from_numpy(matrix.indices)
+    pattern = SparsityPattern(row, col, matrix.shape).to(device_mesh.device)
     return MatrixLayout(pattern, index_map, halo, vectors, 1, fine.uuid)

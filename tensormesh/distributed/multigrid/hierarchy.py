@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tensormesh.distributed.collectives import all_gather_ints, all_reduce_sum
+from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.multigrid.aggregation import aggregates
 from tensormesh.distributed.multigrid.galerkin import galerkin
 from tensormesh.distributed.multigrid.level import Csr, Level, csr_of, product_of
@@ -15,13 +16,13 @@ from tensormesh.distributed.multigrid.prolongator import smoothed
 from tensormesh.distributed.multigrid.spectrum import largest_eigenvalue
 from tensormesh.distributed.multigrid.strength import strong_connections
 from tensormesh.distributed.multigrid.tentative import tentative_prolongator
-from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.product import ShardedProduct
 
 logger = logging.getLogger(__name__)
 
 # A level that is not smaller than this part of the one above is not worth it.
 _STALLED = 0.9
+
 
 @dataclass(frozen=True)
 class Step:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ Floats = NDArray[Any]
 
 @dataclass(frozen=True)
 class Level:
-    """This rank's rows of a symmetric matrix with unit diagonal, and what its kernel looks like.
+    """Rows on this rank of a symmetric matrix with unit diagonal, and what its kernel looks like.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Smoothed aggregation as a preconditioner."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -68,7 +68,11 @@ class Multilevel:
         precision: torch.dtype = torch.float32,
     ) -> None:
         layout = A.layout
-        self._n_owned, self._device_mesh, self._dtype = layout.n_owned, layout.device_mesh, precision
+        self._n_owned, self._device_mesh, self._dtype = (
+            layout.n_owned,
+            layout.device_mesh,
+            precision,
+        )
         with agree(layout.device_mesh):
             _check(A, near_null_space, theta, degree, max_coarse, precision)
             self._scale = _checked_diagonal(A).double().rsqrt()
@@ -99,7 +103,6 @@ class Multilevel:
         unit = self._unit(scaled)
         x = self._cycle @ times_power(scaled, -unit).to(self._dtype)
         return (times_power(x.to(scaled.dtype), unit) * scale).to(r.dtype)
-
 
     @property
     def T(self) -> "Multilevel":
@@ -135,7 +138,7 @@ def _checked_diagonal(A: "DSparseMatrix") -> Tensor:
 
 def _check(
     A: "DSparseMatrix",
-    near_null_space: Tensor | None,
+    near_null_space: Any,
     theta: float,
     degree: int,
     max_coarse: int,

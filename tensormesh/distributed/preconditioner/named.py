@@ -15,7 +15,9 @@ PRECONDITIONERS = ("auto", "jacobi", "multilevel", "schwarz", "none")
 MANY = 5_000
 
 
-def preconditioner_named(name: str, A: "DSparseMatrix", definite: bool, levels: bool) -> Preconditioner | None:
+def preconditioner_named(
+    name: str, A: "DSparseMatrix", definite: bool, levels: bool
+) -> Preconditioner | None:
     """Preconditioner of `A`, or None. **Collective over the device mesh.**
 
     Parameters
