@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from tensormesh.sparse.pattern import INT32_MAX, SparsityPattern
+from tensormesh.sparse.pattern import (
+    INT32_MAX,
+    SparsityPattern,
+    entries_at,
+    numbered,
+    pattern_of,
+)
 
 Indices = NDArray[Any]
 
@@ -42,10 +48,7 @@ def node_pairs(cells: Sequence[Tensor], n_points: int) -> tuple[SparsityPattern,
     on_host = [nodes.cpu().numpy() for nodes in cells]
     entries, mirrored = _numbered(_incidence(on_host, n_points))
     slots = [_slots(entries, mirrored, np.ascontiguousarray(c.T)).to(device) for c in on_host]
-    row = np.repeat(np.arange(n_points), np.diff(entries.indptr))
-    col = entries.indices.astype(np.int64)
-    on_device = [torch.from_numpy(x).to(device) for x in (row, col)]
-    return SparsityPattern(on_device[0], on_device[1], (n_points, n_points)), slots
+    return pattern_of(entries, device), slots
 
 
 def _incidence(cells: Sequence[Indices], n_points: int) -> csr_array:
@@ -62,10 +65,7 @@ def _numbered(incidence: csr_array) -> tuple[csr_array, Indices]:
     """The pattern with the number of each entry as its value, and that of the transposed entry."""
     pattern = incidence.T.tocsr() @ incidence
     # Rows of a transpose are sorted, and it has the same pattern.
-    pattern = pattern.T.tocsr()
-    number = np.arange(pattern.nnz, dtype=pattern.indices.dtype)
-    entries = csr_array((number, pattern.indices, pattern.indptr), shape=pattern.shape)
-    entries.has_canonical_format = True
+    entries = numbered(pattern.T.tocsr())
     return entries, entries.T.tocsr().data
 
 
@@ -78,7 +78,7 @@ def _slots(entries: csr_array, mirrored: Indices, nodes: Indices) -> Tensor:
     for i in range(n_basis):
         found[i, i] = diagonal[nodes[i]]
     for i, j in _groups_of_pairs(n_basis, n_cells, entries.nnz):
-        upper = entries[nodes[i].reshape(-1), nodes[j].reshape(-1)]
+        upper = entries_at(entries, nodes[i].reshape(-1), nodes[j].reshape(-1))
         found[i, j] = upper.reshape(len(i), n_cells)
         found[j, i] = mirrored[upper].reshape(len(i), n_cells)
     return slots.flatten(0, 1)

@@ -97,7 +97,7 @@ class Mesh(GeneratorMethods, nn.Module):
         self.field_data = BufferDict(arrays.field_data)
         self.cell_sets = {name: dict(by_type) for name, by_type in arrays.cell_sets.items()}
         self.geometry_order = arrays.geometry_order
-        self._given_boundary: FacetSet | None = None
+        self._given_boundary: FacetSet | Callable[[Mesh], FacetSet] | None = None
         self._found_boundary: tuple[list[Tensor], FacetSet] | None = None
         if foreign:
             self.check_node_ordering()
@@ -461,6 +461,8 @@ class Mesh(GeneratorMethods, nn.Module):
             If the mesh has no cells.
         """
         if self._given_boundary is not None:
+            if not isinstance(self._given_boundary, FacetSet):
+                self._given_boundary = self._given_boundary(self)
             return self._given_boundary.to(self.device)
         cells = list(self.top_cells().values())
         if self._found_boundary is None or not _same(cells, self._found_boundary[0]):
@@ -556,8 +558,11 @@ class Mesh(GeneratorMethods, nn.Module):
         """
         return check_node_ordering(self.points, self.cells.to_dict(), raise_on_error)
 
-    def _set_boundary_facets(self, facets: FacetSet) -> None:
-        """State the boundary of a part of a larger mesh, whose cuts are no boundary."""
+    def _set_boundary_facets(self, facets: FacetSet | Callable[["Mesh"], FacetSet]) -> None:
+        """State the boundary of a part of a larger mesh, whose cuts are no boundary, or its rule.
+
+        A rule is followed when the boundary is first asked for.
+        """
         self._given_boundary = facets
 
     def _check_new(self, key: str, data: BufferDict | BufferDicts) -> None:

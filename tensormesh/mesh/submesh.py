@@ -1,5 +1,8 @@
 """A part of a mesh as a mesh of its own, with the way back to the whole."""
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 import torch
 from scipy.sparse import csr_array
@@ -52,7 +55,7 @@ def extract_part(
     nodes = _nodes_of(mesh, chosen)
     to_local = torch.full((mesh.n_points,), -1, dtype=torch.int64, device=mesh.device)
     to_local[nodes] = torch.arange(len(nodes), device=mesh.device)
-    near = _Neighbourhood(mesh, nodes)
+    near = _Neighbourhood(mesh, nodes, chosen)
     extracted = Mesh.from_arrays(
         mesh.points[nodes],
         {kind: to_local[mesh.cells[kind][index]] for kind, index in chosen.items()},
@@ -62,7 +65,7 @@ def extract_part(
         mesh.arrays().field_data,
         mesh.geometry_order,
     )
-    extracted._set_boundary_facets(near.boundary_of(chosen))
+    extracted._set_boundary_facets(near.boundary())
     return extracted
 
 
@@ -145,7 +148,7 @@ def _nodes_of(mesh: Mesh, chosen: dict[str, Tensor]) -> Tensor:
 def _point_data(mesh: Mesh, nodes: Tensor, near: "_Neighbourhood") -> dict[str, Tensor]:
     data = {name: values[nodes] for name, values in mesh.point_data.items()}
     known = data.get("is_boundary", data.get("boundary_mask"))
-    is_boundary = near.boundary_nodes()[nodes] if known is None else known
+    is_boundary = near.boundary_nodes() if known is None else known
     return data | {"is_boundary": is_boundary, "orig_nid": nodes}
 
 
@@ -167,38 +170,82 @@ def _cell_sets(mesh: Mesh, chosen: dict[str, Tensor]) -> dict[str, ByType]:
 
 
 class _Neighbourhood:
-    """The cells that have a node of a part, its own and the ring around it, and their boundary.
+    """The boundary of a part: what of it lies on the boundary of the whole.
 
-    All cells that have a facet at a node of the part are among them, so a facet there is on the
-    boundary of the whole exactly if one of them has it. The whole mesh need not be searched.
+    All cells that have a facet at a node of the part are its own or in the ring around it, so a
+    facet there is on the boundary of the whole exactly if one of them has it. The whole mesh need
+    not be searched.
     """
 
-    def __init__(self, mesh: Mesh, nodes: Tensor) -> None:
-        self._mesh = mesh
-        inside = torch.zeros(mesh.n_points, dtype=torch.bool, device=mesh.device)
-        inside[nodes] = True
-        self._index: dict[str, Tensor] = {}
-        self._cells: dict[str, Tensor] = {}
-        for kind, conn in mesh.top_cells().items():
+    def __init__(self, mesh: Mesh, nodes: Tensor, chosen: dict[str, Tensor]) -> None:
+        self._mesh, self._nodes, self._chosen = mesh, nodes, chosen
+
+    def boundary(self) -> "FacetSet | PartBoundary":
+        """Boundary facets of the part, or how they are found."""
+        if self._mesh._given_boundary is not None:
+            return _renumbered(self._mesh.boundary_facets(), self._chosen, self._mesh)
+        return PartBoundary(self.ring, self._nodes, self._mesh.n_points)
+
+    def boundary_nodes(self) -> Tensor:
+        """Nodes of the part on the boundary of the whole, bool (n,)."""
+        mesh = self._mesh
+        if mesh._given_boundary is not None:
+            cells, facets = mesh.top_cells(), mesh.boundary_facets()
+        else:
+            cells = {kind: torch.cat([self._own(kind), c]) for kind, c in self.ring.items()}
+            facets = single_facets(cells, mesh.n_points)
+        return mark_facet_nodes(cells, facets, mesh.n_points)[self._nodes]
+
+    def _own(self, kind: str) -> Tensor:
+        conn = self._mesh.cells[kind]
+        return conn[self._chosen[kind]] if kind in self._chosen else conn[:0]
+
+    @cached_property
+    def ring(self) -> dict[str, Tensor]:
+        """Cells around the part that have a node of it, by type."""
+        inside = torch.zeros(self._mesh.n_points, dtype=torch.bool, device=self._mesh.device)
+        inside[self._nodes] = True
+        ring = {}
+        for kind, conn in self._mesh.top_cells().items():
             touches = inside[conn[:, 0]]
             for column in conn.unbind(1)[1:]:
                 touches |= inside[column]
-            self._index[kind] = touches.nonzero().flatten()
-            self._cells[kind] = conn[self._index[kind]]
-        given = mesh._given_boundary
-        if given is None:
-            self._facets = single_facets(self._cells, mesh.n_points)
-        else:
-            self._facets = _renumbered(given, self._index, mesh)
+            if kind in self._chosen:
+                touches[self._chosen[kind]] = False
+            ring[kind] = conn[touches.nonzero().flatten()]
+        return ring
 
-    def boundary_nodes(self) -> Tensor:
-        """Nodes on the boundary of the whole, bool (n_points,), right for nodes of the part."""
-        return mark_facet_nodes(self._cells, self._facets, self._mesh.n_points)
 
-    def boundary_of(self, chosen: dict[str, Tensor]) -> FacetSet:
-        """Boundary facets of the whole that belong to the chosen cells, in their numbering."""
-        whole = {kind: (self._index[kind][c], f) for kind, (c, f) in self._facets.items()}
-        return _renumbered(FacetSet(whole), chosen, self._mesh)
+@dataclass(frozen=True)
+class PartBoundary:
+    """The rule by which the boundary facets of a part are found, when they are asked for.
+
+    Parameters
+    ----------
+    ring
+        Top cells of the whole around the part that have a node of it, by type, (E, B).
+    nodes
+        Number in the whole of each node of the part, (n,).
+    n_points
+        Number of points of the whole.
+    """
+
+    ring: dict[str, Tensor]
+    nodes: Tensor
+    n_points: int
+
+    def __call__(self, part: Mesh) -> FacetSet:
+        """Boundary facets of `part`."""
+        nodes, own = self.nodes.to(part.device), part.top_cells()
+        near = {kind: conn.to(part.device) for kind, conn in self.ring.items()}
+        for kind, conn in own.items():
+            near[kind] = torch.cat([nodes[conn], near[kind]])
+        found = {}
+        for kind, (cell, local) in single_facets(near, self.n_points).items():
+            if kind in own:
+                inside = cell < len(own[kind])
+                found[kind] = (cell[inside], local[inside])
+        return FacetSet(found)
 
 
 def _renumbered(facets: FacetSet, chosen: dict[str, Tensor], mesh: Mesh) -> FacetSet:

@@ -2,8 +2,12 @@
 
 import hashlib
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
 INT32_MAX = 2**31 - 1
@@ -139,10 +143,36 @@ def merge_duplicates(
     pattern, slot
         The pattern, and int64 ``[k]``: entry ``i`` belongs to stored entry ``slot[i]``.
     """
-    n_cols = max(int(shape[1]), 1)
-    key, slot = torch.unique(row * n_cols + col, return_inverse=True)
-    rows = torch.div(key, n_cols, rounding_mode="floor")
-    return SparsityPattern(rows, key - rows * n_cols, shape), slot
+    dtype = np.int32 if max(*shape, row.numel()) <= INT32_MAX else np.int64
+    rows, cols = (x.cpu().numpy().astype(dtype) for x in (row, col))
+    merged = coo_array((np.ones(len(rows), dtype=bool), (rows, cols)), shape).tocsr()
+    # Transposed twice, each row is sorted: by counting, not by comparing.
+    merged = merged.T.tocsr().T.tocsr()
+    merged.sum_duplicates()
+    slot = torch.from_numpy(entries_at(numbered(merged), rows, cols).astype(np.int64))
+    return pattern_of(merged, row.device), slot.to(row.device)
+
+
+def numbered(matrix: csr_array) -> csr_array:
+    """Replace the values of a matrix with sorted rows by the numbers of its entries."""
+    number = np.arange(matrix.nnz, dtype=matrix.indices.dtype)
+    entries = csr_array((number, matrix.indices, matrix.indptr), shape=matrix.shape)
+    entries.has_canonical_format = True
+    return entries
+
+
+def entries_at(entries: csr_array, rows: NDArray[Any], cols: NDArray[Any]) -> NDArray[Any]:
+    """Numbers of stored entries, by bisection in the rows of a `numbered` matrix."""
+    # Without positions, scipy gives a sparse array.
+    return entries[rows, cols] if len(rows) else entries.data[:0]
+
+
+def pattern_of(matrix: csr_array, device: torch.device) -> SparsityPattern:
+    """Pattern of a matrix of scipy, in its order."""
+    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    col = matrix.indices.astype(np.int64)
+    on_device = [torch.from_numpy(x).to(device) for x in (row, col)]
+    return SparsityPattern(on_device[0], on_device[1], matrix.shape)
 
 
 class BlockExpansion:

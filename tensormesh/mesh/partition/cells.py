@@ -147,9 +147,9 @@ def centroids(mesh: Mesh) -> NDArray[np.float64]:
 def _mean(values: Tensor, columns: Tensor) -> Tensor:
     """Mean of `values` (n,) over the first axis of the indices `columns`, (B, E)."""
     first, *rest = columns
-    total = values[first]
+    total = values.index_select(0, first)
     for column in rest:
-        total += values[column]
+        total += values.index_select(0, column)
     return total / (1 + len(rest))
 
 

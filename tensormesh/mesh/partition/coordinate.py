@@ -36,14 +36,19 @@ def coordinate_labels(
     Berger and Bokhari, A partitioning strategy for nonuniform problems on multiprocessors, IEEE
     Transactions on Computers C-36 (1987) 570-580.
     """
-    levels = quantised(centroids)
+    levels, equal = quantised(centroids), bool((weights == weights[0]).all())
     ranks: dict[int, NDArray[np.int64]] = {}  # of the axes that turn out to be longest
 
     def along_longest_axis(cells: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
         axis = int(np.argmax([np.ptp(level[cells]) for level in levels.T]))
         if axis not in ranks:
             ranks[axis] = axis_ranks(levels, axis)
-        return cells[np.argsort(ranks[axis][cells])]
+        if not equal:
+            return cells[np.argsort(ranks[axis][cells])]
+        # The cut lies on either side of this fraction: the order beyond it does not matter.
+        near = fraction * len(cells)
+        places = np.clip([np.floor(near), np.ceil(near)], 0, len(cells) - 1).astype(np.int64)
+        return cells[np.argpartition(ranks[axis][cells], places)]
 
     return recursive_bisection(weights, n_parts, along_longest_axis)
 
