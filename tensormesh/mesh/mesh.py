@@ -280,7 +280,7 @@ class Mesh(GeneratorMethods, nn.Module):
         made = type(self)(raised_arrays(self, order))
         if self._given_boundary is not None:
             names = raised_names(self, order)
-            made._set_boundary_facets(raised_facets(self._given_boundary, names))
+            made._set_boundary_facets(raised_facets(self.boundary_facets(), names))
         return made
 
     @property
