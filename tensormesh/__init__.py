@@ -72,6 +72,8 @@ from tensormesh.functional import (
 from tensormesh.mesh import Mesh
 from tensormesh.operator import Condenser
 from tensormesh.sparse import SparseMatrix
+from tensormesh.sparse.newton import newton
+from tensormesh.sparse.newton_info import NewtonInfo, NewtonStep
 
 __version__ = "0.1.0"
 
@@ -93,6 +95,8 @@ __all__ = [
     "MassElementAssembler",
     "Mesh",
     "MeshGen",
+    "NewtonInfo",
+    "NewtonStep",
     "NodeAssembler",
     "NotConvergedError",
     "PerQuadraturePoint",
@@ -131,6 +135,7 @@ __all__ = [
     "init_device_mesh",
     "isotropic_stress",
     "mesh",
+    "newton",
     "nn",
     "operator",
     "port_source",

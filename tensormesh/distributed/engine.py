@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_sla.io import save_dsparse
 
 from tensormesh.distributed.collectives import agree
+from tensormesh.sparse.nonlinear import nonlinear_solve
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
@@ -80,6 +81,45 @@ class Engine:
             **({} if restart is None else {"restart": restart}),
         )
 
+    def nonlinear_solve(
+        self: Any,
+        residual: Callable[..., Tensor],
+        u0: Tensor,
+        *params: Any,
+        jac_fn: Callable[..., Any] | None = None,
+        tol: float = 1e-8,
+        atol: float = 1e-12,
+        max_iter: int = 50,
+        line_search: bool = True,
+    ) -> Tensor:
+        """Solve ``residual(u, A, *params) = 0`` by Newton's method. **Collective.**
+
+        Parameters
+        ----------
+        residual, u0, *params, tol, atol, max_iter, line_search
+            As of `SparseMatrix.nonlinear_solve`; vectors are owned slices.
+        jac_fn
+            With the arguments of `residual`, gives ``dF/du`` as a `DSparseMatrix`.
+
+        Returns
+        -------
+        Tensor
+            Owned slice of ``u``, with first derivatives in the values and in `params`.
+
+        Raises
+        ------
+        ValueError
+            If `jac_fn` is None: a dense Jacobian would have the size of the whole problem.
+        SolveError
+            As of `tensormesh.newton`.
+        """
+        if jac_fn is None:
+            raise ValueError(
+                "jac_fn is None: a dense Jacobian is not distributed; give the tangent as a "
+                "DSparseMatrix, or solve to_single() on one device"
+            )
+        return nonlinear_solve(self, residual, u0, params, jac_fn, tol, atol, max_iter, line_search)
+
     def save(self: Any, directory: str | Path, verbose: bool = False) -> None:
         """Write one file a rank, as torch-sla's ``save_dsparse``. **Collective.**"""
         device_mesh = self.layout.device_mesh
@@ -116,8 +156,9 @@ class Engine:
     detect_matrix_type = _on_the_whole("detect_matrix_type")
     lsqr = _refused("lsqr", "least squares are not distributed; use solve, or to_single()")
     lsmr = _refused("lsmr", "least squares are not distributed; use solve, or to_single()")
-    nonlinear_solve = _refused("nonlinear_solve", "write the Newton iteration around solve")
-    nonlinear_solve_distributed_shard = nonlinear_solve
+    nonlinear_solve_distributed_shard = _refused(
+        "nonlinear_solve_distributed_shard", "use nonlinear_solve, or tensormesh.newton"
+    )
     solve_batch = _refused("solve_batch", "solve each right-hand side by itself")
     solve_batch_shard = solve_batch
     partition_batch = classmethod(

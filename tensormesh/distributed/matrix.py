@@ -1,6 +1,6 @@
 """`DSparseMatrix`: a row-sharded sparse matrix with FEM identity."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from torch_sla.io import load_dsparse
 from tensormesh.distributed.collectives import agree, all_gather_rows, all_max, raise_together
 from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
 from tensormesh.distributed.engine import Engine
+from tensormesh.distributed.forms import refuse_different
 from tensormesh.distributed.krylov.solution import Callback
 from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.owned_vector import OwnedVector, like
@@ -335,13 +336,19 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         x, info = solve(self, b, options)
         return (x, info) if return_info else x
 
-    # -- what a Condenser asks of a matrix ---------------------------------------------------
+    # -- what a Condenser and newton ask of a matrix -----------------------------------------
 
     def _own_dofs(self, **given: Tensor | None) -> list[Tensor | None]:
         return self.layout.vectors.owned_of(given, self.layout.h)
 
     def _raise_if(self, error: Exception | None) -> None:
         raise_together(error, self.layout.device_mesh)
+
+    def _refuse_different(self, given: Sequence[str]) -> None:
+        refuse_different(given, self.layout.device_mesh)
+
+    def _vector_norm(self, x: Tensor) -> Tensor:
+        return self.layout.vectors.norm(x)
 
     def _column_values(self, x: Tensor) -> Tensor:
         return self.layout.with_ghosts(x)

@@ -1,6 +1,7 @@
 """`SparseMatrix`: torch-sla's sparse tensor with the identity and algebra that FEM needs."""
 
 import warnings
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -220,7 +221,7 @@ class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, SparseTensor
         found = SparseTensor.load(path, device)
         return cls(found.values, found.row_indices, found.col_indices, found.shape)
 
-    # -- what a Condenser asks of a matrix (the distributed matrix answers the same) ---------
+    # -- what a Condenser and newton ask of a matrix (the distributed matrix answers the same)
 
     def _own_dofs(self, **given: Tensor | None) -> list[Tensor | None]:
         """Data per unknown, by name, as this matrix's rows see them; None stays None."""
@@ -239,6 +240,13 @@ class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, SparseTensor
         """Raise `error`, if there is one, wherever this matrix lives."""
         if error is not None:
             raise error
+
+    def _refuse_different(self, given: Sequence[str]) -> None:
+        """Raise unless all ranks give the same: there is one."""
+
+    def _vector_norm(self, x: Tensor) -> Tensor:
+        """Euclidean norm of a vector of this matrix."""
+        return torch.linalg.vector_norm(x)
 
     def _rows_without_entries(self) -> Tensor:
         """Bool per row: unknowns without an equation."""

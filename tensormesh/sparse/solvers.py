@@ -1,18 +1,15 @@
 """Systems that a `SparseMatrix` solves: linear, many of one pattern, nonlinear."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.newton import newton
+from tensormesh.sparse.nonlinear import dense_jacobian, nonlinear_solve
 from tensormesh.sparse.pattern import SparsityPattern
 from tensormesh.sparse.solve import solve
 from tensormesh.sparse.solve_info import SolveInfo
-
-if TYPE_CHECKING:
-    from tensormesh.sparse.matrix import SparseMatrix
 
 
 class Solvers:
@@ -185,6 +182,8 @@ class Solvers:
             If the tolerance is not reached.
         SingularMatrixError
             If a Jacobian is singular.
+        ValueError
+            If a tensor requires grad that `residual` uses and is not in `params`.
         """
-        system = cast("SparseMatrix", self)
-        return newton(system, residual, u0, params, jac_fn, tol, atol, max_iter, line_search)
+        given = jac_fn or dense_jacobian(type(self), residual)
+        return nonlinear_solve(self, residual, u0, params, given, tol, atol, max_iter, line_search)

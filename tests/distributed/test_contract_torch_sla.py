@@ -357,7 +357,7 @@ REFUSED = {
     "detect_matrix_type": (),
     "lsqr": (None,),
     "lsmr": (None,),
-    "nonlinear_solve": (None, None),
+    "nonlinear_solve_distributed_shard": (None, None),
     "solve_batch": (None,),
     "partition_batch": (),
     "from_global_distributed": (),
