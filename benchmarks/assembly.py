@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from cases import WAITING, Case, chosen_cases
+from cases import Case, chosen_cases
 from compare import AGREEMENT, Record, combine, disagreement, ratio
 from machine import describe_machine
 from programs import HERE, Program, known_programs, make_peer_environment
@@ -78,7 +78,6 @@ def measure_all(given: argparse.Namespace) -> dict[str, Any]:
         "machine": describe_machine(),
         "settings": {"runs": given.runs, "repeat": given.repeat, "threads": 1},
         "skipped": skipped,
-        "waiting": WAITING,
         "cases": [],
     }
     path = given.output / f"{given.name}.json"
@@ -138,8 +137,6 @@ def main() -> int:
     given = arguments()
     print(HEADER, flush=True)
     content = measure_all(given)
-    for what, why in content["waiting"].items():
-        print(f"{what}: {why}")
     wrong = [e["name"] for e in content["cases"] if (e["disagreement"] or 0) > AGREEMENT]
     if wrong:
         log.error("results differ by more than %.0e: %s", AGREEMENT, ", ".join(wrong))

@@ -20,8 +20,8 @@ def coefficient(x: Array, k: int) -> Array:
 def moved(x: Array, k: int, order: int) -> Array:
     """The `k`-th deformation of the cube.
 
-    Curved for cells of order 1, so that each has another Jacobian. A shear for order 2, where
-    some peers have straight cells and others curved ones.
+    Curved for cells of order 1, so that each has another Jacobian. A shear for higher orders, where
+    some peers move vertices and others all nodes.
     """
     turned = x[:, [1, 2, 0]]
     shift = turned if order > 1 else np.sin(2 * turned + k)

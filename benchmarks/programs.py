@@ -113,6 +113,10 @@ def _of_tensormesh_fem(case: Case, ranks: int) -> str | None:
     return None
 
 
+def _of_scikit_fem(case: Case, ranks: int) -> str | None:
+    return "it has no tetrahedra of order 3" if case.element == "P3" else None
+
+
 def known_programs(dolfinx_python: str, peer_venv: Path | None) -> list[Program]:
     """Ours first, then the peers."""
     peer_python = "the environment of tensormesh-fem (--peer-venv)"
@@ -121,7 +125,7 @@ def known_programs(dolfinx_python: str, peer_venv: Path | None) -> list[Program]
     return [
         Program("tensormesh", "ours", "tensormesh", sys.executable, "torchrun"),
         Program("DOLFINx", "dolfinx", "dolfinx", dolfinx_python, "mpirun"),
-        Program("scikit-fem", "scikit_fem", "skfem", sys.executable, None),
+        Program("scikit-fem", "scikit_fem", "skfem", sys.executable, None, _of_scikit_fem),
         Program(
             "tensormesh-fem",
             "tensormesh_fem",

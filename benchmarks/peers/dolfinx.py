@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import basix
 import dolfinx
 import numpy as np
 import ufl
+from basix.ufl_wrapper import create_element, create_vector_element
 from cases import LAMBDA, MU, Case
 from dolfinx import fem
 from dolfinx.fem import petsc
@@ -42,11 +44,11 @@ class Dolfinx(Peer):
         """Function space, coefficient and compiled form."""
         mesh, case = self.mesh, self.case
         self.start = mesh.geometry.x.copy()
-        lagrange = ("CG", case.order)
-        if case.n_unknowns > 1:
-            self.space = fem.VectorFunctionSpace(mesh, lagrange)
-        else:
-            self.space = fem.FunctionSpace(mesh, lagrange)
+        # Nodes evenly spaced, as ours: from order 3 on it has others by default.
+        spaced = {"lagrange_variant": basix.LagrangeVariant.equispaced}
+        lagrange = create_element("P", mesh.ufl_cell().cellname(), case.order, **spaced)
+        vector = create_vector_element("P", mesh.ufl_cell().cellname(), case.order, **spaced)
+        self.space = fem.FunctionSpace(mesh, vector if case.n_unknowns > 1 else lagrange)
         cellwise = case.form.endswith("-cell")
         self.c = fem.Function(fem.FunctionSpace(mesh, ("DG", 0) if cellwise else lagrange))
         self.places = self.c.function_space.tabulate_dof_coordinates()

@@ -61,7 +61,9 @@ class Ours(Peer):
             self.ranks, self.root = dist.get_world_size(), dist.get_rank() == 0
         self.has_symbolic_phase = self.ranks > 1
         kind = "tet" if case.is_simplex else "hex"
-        self.mesh = tm.Mesh.gen_cube(order=case.order, element_type=kind, n=case.n)
+        self.mesh = tm.Mesh.gen_cube(element_type=kind, n=case.n)
+        if case.order > 1:
+            self.mesh = self.mesh.raised(case.order)
         self.call: dict[str, Any] = {}
 
     def version(self) -> str:
@@ -88,7 +90,8 @@ class Ours(Peer):
         """Assembler, and on several ranks the layout of the matrix."""
         cls = ASSEMBLERS[self.case.form]
         elastic = self.case.form.startswith("elasticity")
-        parameters = {"E": YOUNG, "nu": POISSON} if elastic else {}
+        parameters: dict[str, Any] = {"E": YOUNG, "nu": POISSON} if elastic else {}
+        parameters["quadrature_order"] = max(self.case.degree, 1)
         if self.ranks == 1:
             self.assembler = cls.from_mesh(self.mesh, **parameters)
             return
