@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
-from tensormesh.assemble.contract import pull_back, reference_matrices
 from tensormesh.assemble.form import CellValues, Form, FormData, promote
 from tensormesh.assemble.geometry import CellGeometry, Tabulation
 from tensormesh.assemble.integrand import check_linear
 from tensormesh.assemble.per_point import PerQuadraturePoint
 from tensormesh.assemble.sampling import cells_last, gradient, interpolate
-from tensormesh.assemble.separable import Separable, factor, separate
+from tensormesh.assemble.separable import Separable, separate
+from tensormesh.assemble.short_cut import ShortCut
 from tensormesh.assemble.topology import Topology
 from tensormesh.assemble.transformation import Transformation
 from tensormesh.assemble.workspace import BLOCK_NUMBERS, BlockGeometry, Workspace
@@ -304,7 +304,8 @@ class Assembler(nn.Module):
             short_cut = None
             if separable is not None:
                 kept = self._workspace.pulled_back(form, kind, separable, geometry)
-                short_cut = _ShortCut(form, separable, kept, self.points)
+                short_cut = ShortCut(form, separable, kept, self.points, table)
+                width = short_cut.width
             size = max(1, BLOCK_NUMBERS // width)
             for start in range(0, max(n, 1), size):
                 block = slice(start, min(start + size, n))
@@ -312,7 +313,7 @@ class Assembler(nn.Module):
                 arguments, grid = self._arguments(form, data, kind, block, local, table)
                 tensors = None
                 if short_cut is not None:
-                    tensors = short_cut.matrices(arguments, grid, block, local, table)
+                    tensors = short_cut.matrices(arguments, grid, block, local)
                 if tensors is None:
                     c = coefficients(form, arguments, self.dimension, self.points)
                     tensors = contract(form, cells_last(form, c, grid), local, table)
@@ -408,44 +409,6 @@ class Assembler(nn.Module):
                 "give a field in point_data, or one value a cell"
             )
         return given.values
-
-
-class _ShortCut:
-    """Element matrices of coefficients ``s(x) P``, block by block."""
-
-    def __init__(
-        self, form: Form, separable: Separable, kept: Tensor | None, points: Tensor
-    ) -> None:
-        self._form, self._separable, self._kept, self._points = form, separable, kept, points
-        self._everywhere: Tensor | None = None
-
-    def matrices(
-        self,
-        arguments: Mapping[str, Tensor],
-        grid: tuple[int, int],
-        block: slice,
-        geometry: CellGeometry,
-        table: Tabulation,
-    ) -> Tensor | None:
-        """``[B * B, k, E]``; None where the coefficients have another structure after all."""
-        s = self._factor(arguments, grid)
-        if s is None:
-            return None
-        if self._kept is None:
-            of_block = pull_back(self._form, self._separable.constant, geometry)
-        else:
-            of_block = self._kept[..., block]
-        by_point = s.view(grid[0], 1, 1, 1, grid[1])
-        return reference_matrices(self._form, of_block * by_point, table)
-
-    def _factor(self, arguments: Mapping[str, Tensor], grid: tuple[int, int]) -> Tensor | None:
-        """``s``; where nothing varies with the cell, evaluated once for all blocks."""
-        if self._everywhere is not None:
-            return self._everywhere
-        s = factor(self._form, arguments, self._points.shape[1], self._points, self._separable)
-        if grid == (1, 1):
-            self._everywhere = s
-        return s
 
 
 def _shallow(module: Any) -> Any:

@@ -3,19 +3,19 @@
 import torch
 from torch import Tensor
 
-from tensormesh.assemble.contract import pull_back
 from tensormesh.assemble.form import Form
 from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
 from tensormesh.assemble.sampling import take
 from tensormesh.assemble.separable import Separable
+from tensormesh.assemble.short_cut import pulled_back
 from tensormesh.assemble.topology import Topology
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.quadrature import quadrature
 
 # Cells are taken in blocks whose largest temporaries have about this many numbers: they stay in the
 # cache of a core, and no call takes more memory than the matrix itself by much.
-BLOCK_NUMBERS = 1 << 18
-_KEPT_NUMBERS_PER_CELL = 16
+BLOCK_NUMBERS = 1 << 20
+_KEPT_NUMBERS_PER_CELL = 256
 _ALL = slice(None)
 
 
@@ -70,7 +70,7 @@ class Workspace:
     def pulled_back(
         self, form: Form, kind: str, separable: Separable, geometry: "BlockGeometry"
     ) -> Tensor | None:
-        """Coefficients ``P`` on the reference cells, ``[Q or 1, T, A, k, E]``, where they are kept.
+        """Coefficients ``P`` on the reference cells, as of `pulled_back`, where they are kept.
 
         They depend on the mesh alone, and are kept where the geometry is, if they are small.
         """
@@ -84,7 +84,7 @@ class Workspace:
         key = kind, tuple(form.uses(name) for name in ("v", "gradv", "u", "gradu"))
         known = self._pulled.get(key)
         if known is None or known[0] is not kept or not _equal(known[1], constant):
-            known = (kept, constant, pull_back(form, constant, kept))
+            known = (kept, constant, pulled_back(form, separable, kept))
             self._pulled[key] = known
         return known[2]
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from tensormesh import ElementAssembler, LinearElasticityElementAssembler, Mesh
-from tensormesh.assemble import base
+from tensormesh.assemble import base, short_cut
 from tensormesh.assemble.separable import separate
 from tests.assemble.meshes import distorted
 
@@ -30,6 +30,17 @@ class Everything(ElementAssembler):
         return k * (u * v + gradu @ gradv + 0.3 * gradu[0] * v - 0.1 * u * gradv[0])
 
 
+class Symmetric(ElementAssembler):
+    """Every product of inputs, those of values with derivatives too, for two unknowns."""
+
+    def forward(self, u, v, gradu, gradv, k):
+        mixed = 0.3 * (gradu[0] * v + u * gradv[0]) + 0.1 * (
+            gradu[0] * gradv[1] + gradu[1] * gradv[0]
+        )
+        blocks = torch.tensor([[2.0, 0.0], [0.5, 1.0]], dtype=gradu.dtype)
+        return k * (u * v + gradu @ gradv + mixed) * blocks
+
+
 class Stiffness(ElementAssembler):
     """Vector form with a field as Young's modulus."""
 
@@ -45,8 +56,10 @@ def values(form, mesh, data, monkeypatch=None):
     return [assembler(**data).values for _ in range(3)]  # the third uses what the second has kept
 
 
-@pytest.mark.parametrize("kind", ["triangle", "tetra", "quad", "tetra10", "wedge", "pyramid"])
-@pytest.mark.parametrize("form", [Conduction, Everything, Stiffness])
+@pytest.mark.parametrize(
+    "kind", ["triangle", "tetra", "quad", "hexahedron", "tetra10", "wedge", "pyramid"]
+)
+@pytest.mark.parametrize("form", [Conduction, Everything, Symmetric, Stiffness])
 @pytest.mark.parametrize("by_cell", [True, False])
 def test_short_cut_gives_what_the_general_way_gives(kind, form, by_cell, monkeypatch):
     mesh = distorted(kind)
@@ -61,13 +74,13 @@ def test_short_cut_gives_what_the_general_way_gives(kind, form, by_cell, monkeyp
 
 def test_short_cut_is_taken(monkeypatch):
     seen = []
-    monkeypatch.setattr(base, "factor", lambda *a: seen.append(1) or original(*a))
+    monkeypatch.setattr(short_cut, "factor", lambda *a: seen.append(1) or original(*a))
     mesh = distorted("tetra")
     Conduction.from_mesh(mesh)(element_data={"k": torch.rand(mesh.n_elements, dtype=f64)})
     assert seen
 
 
-original = base.factor
+original = short_cut.factor
 
 
 def test_structure_that_changes_between_the_probes_is_noticed(monkeypatch):
