@@ -11,6 +11,7 @@ from tensormesh import (
     nn,
     operator,
     sparse,
+    time,
 )
 from tensormesh.assemble import (
     AnisotropicLaplaceElementAssembler,
@@ -144,6 +145,7 @@ __all__ = [
     "sparse",
     "strain",
     "sym",
+    "time",
     "voigt_shape_grad",
     "voigt_stiffness",
 ]
