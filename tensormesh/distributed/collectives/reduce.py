@@ -27,6 +27,8 @@ def all_reduce_sum(x: Tensor, device_mesh: DeviceMesh) -> Tensor:
     """
     if x.dtype == torch.bool:
         raise TypeError("x is boolean, which has no sum: convert it to an integer type")
+    if not torch.is_grad_enabled():
+        return _summed(x, device_mesh)  # the way through autograd takes longer than the message
     return _Sum.apply(x, device_mesh)
 
 
@@ -52,9 +54,7 @@ def all_max(value: int, device_mesh: DeviceMesh) -> int:
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, device_mesh: DeviceMesh) -> Tensor:
-        total = x.detach().clone(memory_format=torch.contiguous_format)
-        _reduce_(total, dist.ReduceOp.SUM, device_mesh)
-        return total
+        return _summed(x.detach(), device_mesh)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, DeviceMesh], output: Tensor) -> None:
@@ -77,6 +77,12 @@ class _Replicated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return all_reduce_sum(gradients[0], ctx.device_mesh), None
+
+
+def _summed(x: Tensor, device_mesh: DeviceMesh) -> Tensor:
+    total = x.clone(memory_format=torch.contiguous_format)
+    _reduce_(total, dist.ReduceOp.SUM, device_mesh)
+    return total
 
 
 def _reduce_int(value: int, op: Any, device_mesh: DeviceMesh) -> int:

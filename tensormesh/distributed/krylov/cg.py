@@ -91,11 +91,12 @@ def _cycle(state: Iteration, r: Tensor, going: Array) -> Array:
             return np.where(going, Stop.MAXITER, stops)
         Ap = state.A @ p
         (pAp,) = state.dots((p, Ap)).real
-        found = _stops(pAp, rz, no_energy * p_norm2)
-        stops = np.where(going, found, stops)
-        going = going & (found == 0)
-        if not going.any():
-            break
+        if not ((pAp > no_energy * p_norm2) & (rz > 0) & (pAp < np.inf) & (rz < np.inf)).all():
+            found = _stops(pAp, rz, no_energy * p_norm2)
+            stops = np.where(going, found, stops)
+            going = going & (found == 0)
+            if not going.any():
+                break
         alpha = np.where(going, rz / pAp, 0.0)
         add_scaled_(state.x, alpha, p)
         add_scaled_(r, -alpha, Ap)
