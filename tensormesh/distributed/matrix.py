@@ -276,6 +276,7 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         *,
         restart: int = 50,
         callback: Callback | None = None,
+        null_space: Tensor | str | None = None,
     ) -> Tensor | tuple[Tensor, SolveInfo]:
         """Solve ``A x = b``. **Collective over the device mesh.**
 
@@ -287,6 +288,7 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         method
             ``"cg"`` for Hermitian positive definite matrices, ``"minres"`` for Hermitian ones,
             ``"gmres"`` or ``"bicgstab"`` for any; one that the matrix does not fit is refused.
+            ``"direct"`` gathers a matrix of at most 50,000 unknowns on the first rank.
             ``"auto"`` looks at the matrix: cg if it is Hermitian with a positive diagonal, and
             minres if it turns out to be indefinite; else gmres.
         preconditioner
@@ -314,6 +316,11 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         callback
             Called on every rank after each iteration, with its number and the relative residual of
             the worst column, as the recurrence has it.
+        null_space
+            What a Hermitian matrix maps to zero: owned slices of independent vectors,
+            ``[n_owned, m]``, or ``"constants"``, one for each component. The part of `b` in it,
+            for which no solution exists, is removed; so is that of the solution, which is the
+            shortest one.
 
         Returns
         -------
@@ -331,7 +338,16 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
             If an argument is wrong, or the method does not fit the matrix.
         """
         options = SolveOptions(
-            method, preconditioner, rtol, atol, maxiter, x0, on_failure, restart, callback
+            method,
+            preconditioner,
+            rtol,
+            atol,
+            maxiter,
+            x0,
+            on_failure,
+            restart,
+            callback,
+            null_space,
         )
         x, info = solve(self, b, options)
         return (x, info) if return_info else x

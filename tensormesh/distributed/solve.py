@@ -14,7 +14,10 @@ from torch.distributed.tensor import DTensor
 
 from tensormesh.distributed.adjoint import differentiable_solve
 from tensormesh.distributed.collectives import agree
+from tensormesh.distributed.direct import direct
 from tensormesh.distributed.krylov import Solution, bicgstab, cg, gmres, minres
+from tensormesh.distributed.krylov.solution import Array
+from tensormesh.distributed.null_space import NullSpace, Projected, vectors_of
 from tensormesh.distributed.owned_vector import like
 from tensormesh.distributed.preconditioner import (
     Adjoint,
@@ -53,7 +56,7 @@ def solve(
         return like(b, x, A.layout), info
     with agree(A.layout.device_mesh):
         options.check()
-        check_vectors(b, options.x0, A.layout.n_owned)
+        check_vectors(b, options.x0, options.null_space, A.layout.n_owned)
         if not bool(torch.isfinite(A.values).all()):
             raise ValueError("the matrix holds NaN or infinite entries")
     options.refuse_different(b, A.values, A.layout.device_mesh)
@@ -73,6 +76,7 @@ class _Solver:
         self._kind: Kind | None = None
         self._method = ""
         self._M: Preconditioner | None = None
+        self._null_space: NullSpace | None = None
 
     def __call__(self, values: Tensor, b: Tensor, transposed: bool) -> Tensor:
         start = time.perf_counter()
@@ -84,22 +88,43 @@ class _Solver:
         system = System(self._A._with_values(times_power(values, -of_A)), transposed)
         x0 = None
         if self._kind is None:
-            self._kind = self._prepare(system, of_A)
+            self._kind = self._prepare(system, b, of_A)
             x0 = self._options.x0
             x0 = None if x0 is None else times_power(x0.detach().to(b.dtype), of_A - of_columns)
         b, atol = times_power(b, -of_columns), np.ldexp(self._options.atol, -of_columns)
-        system.check_constants(b, self._kind.hermitian)
-        solution = self._iterate(system, b, atol=atol, x0=x0)
+        solution = self._found(system, b, atol, x0)
         self._report(solution, time.perf_counter() - start)
         return times_power(solution.x, of_columns - of_A)
 
-    def _prepare(self, system: System, exponent: int) -> Kind:
+    def _found(self, system: System, b: Tensor, atol: Array, x0: Tensor | None) -> Solution:
+        """Solution of a system in moderate units. **Collective.**"""
+        null_space = self._null_space
+        if null_space is not None:
+            b = null_space.removed_from(b)
+        system.check_constants(b, self._kind is not None and self._kind.hermitian)
+        if self._method == "direct":
+            return direct(system, b)
+        solution = self._iterate(system, b, atol=atol, x0=x0)
+        if null_space is not None:
+            solution.x = null_space.removed_from(solution.x)
+        return solution
+
+    def _prepare(self, system: System, b: Tensor, exponent: int) -> Kind:
         """Choose the method and the preconditioner. **Collective.**"""
-        kind, given = system.kind(), self._options.preconditioner
+        kind, space = system.kind(), self._options.null_space
         self._method = _method_for(kind, self._options.method)
+        if space is not None:
+            if not kind.hermitian:
+                raise ValueError("null_space needs a symmetric (complex: Hermitian) matrix")
+            self._null_space = NullSpace(system, vectors_of(space, b, system.matrix.layout.h))
+        if self._method != "direct":
+            self._M = self._preconditioner(system, kind, exponent)
+        return kind
+
+    def _preconditioner(self, system: System, kind: Kind, exponent: int) -> Preconditioner | None:
+        given = self._options.preconditioner
         if not isinstance(given, str):
-            self._M = Scaled(given, exponent) if exponent else given
-            return kind
+            return Scaled(given, exponent) if exponent else given
         name = "none" if given == "auto" and kind.diagonal == "with zeros" else given
         M = preconditioner_named(
             name,
@@ -107,8 +132,7 @@ class _Solver:
             definite=self._method in ("cg", "minres"),
             levels=self._method == "cg",
         )
-        self._M = M if M is None or not system.transposed else _transpose(M)
-        return kind
+        return M if M is None or not system.transposed else _transpose(M)
 
     def _iterate(self, system: System, b: Tensor, **options: Any) -> Solution:
         solution = self._run(system, b, **options)
@@ -129,6 +153,8 @@ class _Solver:
         M = self._M
         if system.transposed != self._transposed and M is not None:
             M = self._adjoint_of(M, system)
+        if self._null_space is not None and M is not None:
+            M = Projected(M, self._null_space)
         if self._method == "gmres":
             options["restart"] = self._options.restart
         return _METHODS[self._method](

@@ -13,7 +13,7 @@ from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.krylov.solution import Callback
 from tensormesh.distributed.preconditioner import PRECONDITIONERS
 
-METHODS = ("auto", "cg", "minres", "gmres", "bicgstab")
+METHODS = ("auto", "cg", "minres", "gmres", "bicgstab", "direct")
 _ON_FAILURE = ("raise", "warn", "return")
 
 
@@ -30,6 +30,7 @@ class SolveOptions:
     on_failure: str = "raise"
     restart: int = 50
     callback: Callback | None = None
+    null_space: Tensor | str | None = None
 
     def check(self) -> None:
         """Refuse unknown choices and numbers out of range."""
@@ -64,6 +65,16 @@ class SolveOptions:
                 raise ValueError(f"{name} must be at least 1, got {number}")
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback must be callable or None, got {self.callback!r}")
+        self._check_null_space()
+
+    def _check_null_space(self) -> None:
+        given = self.null_space
+        if given is not None and self.method == "direct":
+            raise ValueError("null_space needs an iterative method, not 'direct'")
+        if isinstance(given, str) and given != "constants":
+            raise ValueError(f"null_space must be a tensor, 'constants' or None, got {given!r}")
+        if not isinstance(given, Tensor | str | None):
+            raise TypeError(f"null_space must be a tensor, 'constants' or None, got {given!r}")
 
     def bound(self, n: int) -> int:
         """Bound of the iterations for `n` global unknowns."""
@@ -71,7 +82,7 @@ class SolveOptions:
 
     def refuse_different(self, b: Tensor, values: Tensor, device_mesh: DeviceMesh) -> None:
         """Refuse what differs between ranks, whose iterations would not match. **Collective.**"""
-        given = self.preconditioner
+        given, given_space = self.preconditioner, self.null_space
         options = {
             "method": self.method,
             "preconditioner": given if isinstance(given, str) else type(given).__name__,
@@ -81,6 +92,9 @@ class SolveOptions:
             "x0": self.x0 is not None,
             "on_failure": self.on_failure,
             "restart": self.restart,
+            "null_space": given_space
+            if isinstance(given_space, str | None)
+            else tuple(given_space.shape[1:]),
             "columns of b": tuple(b.shape[1:]),
             "dtypes": (b.dtype, values.dtype),
         }
@@ -91,9 +105,12 @@ class SolveOptions:
             )
 
 
-def check_vectors(b: Any, x0: Any, n_owned: int) -> None:
+def check_vectors(b: Any, x0: Any, null_space: Any, n_owned: int) -> None:
     """Refuse what are not owned slices, or not finite."""
-    for name, x in {"b": b, **({} if x0 is None else {"x0": x0})}.items():
+    given = {"b": b, "x0": x0, "null_space": null_space}
+    for name, x in given.items():
+        if name != "b" and (x is None or isinstance(x, str)):
+            continue
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
         if x.dim() not in (1, 2) or x.shape[0] != n_owned:
@@ -105,5 +122,7 @@ def check_vectors(b: Any, x0: Any, n_owned: int) -> None:
             raise ValueError(f"{name} holds NaN or infinite entries")
     if b.dim() == 2 and b.shape[1] == 0:
         raise ValueError("b has no columns")
+    if isinstance(null_space, Tensor) and null_space.dim() != 2:
+        raise ValueError(f"null_space has shape {tuple(null_space.shape)}; expected [{n_owned}, m]")
     if x0 is not None and x0.shape != b.shape:
         raise ValueError(f"x0 has shape {tuple(x0.shape)}, b has {tuple(b.shape)}")

@@ -81,7 +81,7 @@ class System:
 
     def _zero_row(self) -> Exception | None:
         layout = self.matrix.layout
-        bad = (self._row_sums() == 0).nonzero().flatten()
+        bad = (self.row_sums() == 0).nonzero().flatten()
         if not bad.numel():
             return None
         return SingularMatrixError(
@@ -90,7 +90,7 @@ class System:
             "Condenser leaves these out"
         )
 
-    def _row_sums(self) -> Tensor:
+    def row_sums(self) -> Tensor:
         """Sums of absolute entries, of the rows of the matrix itself."""
         values = self.matrix.values.detach().abs()
         sums = values.new_zeros(self.matrix.layout.n_owned)
@@ -126,7 +126,7 @@ class System:
         images = (self if hermitian else self._adjoint()) @ constants
         facts = (
             images.abs().square().sum(0),
-            self._row_sums().square().sum().reshape(1),
+            self.row_sums().square().sum().reshape(1),
             columns.abs().square().sum(0),
             (constants.mH @ columns).flatten(),
         )

@@ -311,3 +311,44 @@ def test_an_iteration_sends_two_messages(ranks: RankPool, method: str, columns: 
     for sums, exchanges, iterations in ranks(2, messages, method, columns):
         assert sums == 2 * iterations
         assert exchanges == (2 if method == "bicgstab" else 1) * iterations
+
+
+@pytest.mark.parametrize("form", [Advection, Coupled, Wave, Saddle])
+@pytest.mark.parametrize("view", ["", "T"])
+def test_small_systems_are_solved_directly(
+    ranks: RankPool, form: type[tm.ElementAssembler], view: str
+) -> None:
+    for n, columns in ((1, 0), (2, 2), (3, 0)):
+        for result in ranks(n, solved, form, {"method": "direct"}, columns, view):
+            exact = spl.spsolve(result["A"], result["b"])
+            np.testing.assert_allclose(result["x"], exact, atol=1e-11 * abs(exact).max())
+            assert (result["info"].method, result["info"].iterations) == ("direct", 0)
+            assert result["info"].residual < 1e-12
+
+
+def gradient_of_both(device_mesh: DeviceMesh) -> list[Tensor]:
+    dmesh, K, b = system_of(device_mesh, Advection, NOTHING_OWNED)
+    found = []
+    for options in ({"method": "direct"}, {"rtol": 1e-13}):
+        values = K.values.clone().requires_grad_()
+        x = tm.DSparseMatrix.from_layout(K.layout, values).solve(b, **options)
+        (grad,) = torch.autograd.grad(dmesh.dot(x, x * x), values)
+        found.append(grad)
+    return found
+
+
+def test_both_ways_have_one_gradient(ranks: RankPool) -> None:
+    for direct, iterated in ranks(2, gradient_of_both):
+        torch.testing.assert_close(direct, iterated, rtol=1e-8, atol=1e-9)
+
+
+def too_large(device_mesh: DeviceMesh) -> Any:
+    dmesh = tm.DistributedMesh(tm.Mesh.gen_rectangle(n=(250, 250)), device_mesh=device_mesh)
+    M = tm.distributed_element_assemble(tm.MassElementAssembler, dmesh)
+    return outcome(M.solve, torch.ones(M.layout.n_owned, dtype=M.dtype), method="direct")
+
+
+def test_a_large_matrix_is_not_gathered(ranks: RankPool) -> None:
+    for error in ranks(2, too_large):
+        assert error[0] == "ValueError"
+        assert "63001" in error[1]
