@@ -18,7 +18,7 @@ from tensormesh.assemble.separable import Separable, separate
 from tensormesh.assemble.short_cut import ShortCut
 from tensormesh.assemble.topology import Topology
 from tensormesh.assemble.transformation import Transformation
-from tensormesh.assemble.workspace import BLOCK_NUMBERS, BlockGeometry, Workspace
+from tensormesh.assemble.workspace import BlockGeometry, Workspace
 
 if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
@@ -231,6 +231,7 @@ class Assembler(nn.Module):
         point_data: Mapping[str, Tensor] | None,
         element_data: ElementData | None,
         scalar_data: Mapping[str, Any] | None,
+        batch_size: int | None = None,
     ) -> FormData:
         dtype, device = self.dtype, self.device
         points = {
@@ -246,6 +247,7 @@ class Assembler(nn.Module):
             points,
             {k: self._cell_values(k, x) for k, x in (element_data or {}).items()},
             {k: promote(k, x, dtype, device) for k, x in (scalar_data or {}).items()},
+            batch_size,
         )
 
     def _cell_values(
@@ -306,7 +308,7 @@ class Assembler(nn.Module):
                 kept = self._workspace.pulled_back(form, kind, separable, geometry)
                 short_cut = ShortCut(form, separable, kept, self.points, table)
                 width = short_cut.width
-            size = max(1, BLOCK_NUMBERS // width)
+            size = data.cells_a_block(len(table.weights), width)
             for start in range(0, max(n, 1), size):
                 block = slice(start, min(start + size, n))
                 local = geometry.of(block)

@@ -84,8 +84,9 @@ class ElementAssembler(HasTangent, Assembler):
         scalar_data
             Name -> number or tensor.
         batch_size
-            A positive integer, -1 or None. Accepted for compatibility: blocks are sized by
-            themselves, and the result is the same.
+            Quadrature points that are worked on at once, a positive integer. Blocks of cells are
+            sized by it; -1 or None: so that they stay in the cache. The result is the same to
+            rounding.
 
         Returns
         -------
@@ -102,7 +103,8 @@ class ElementAssembler(HasTangent, Assembler):
         """
         check_batch_size(batch_size)
         self._set_points(points)
-        blocks, h = self._block_values(func, self._data(point_data, element_data, scalar_data))
+        data = self._data(point_data, element_data, scalar_data, batch_size)
+        blocks, h = self._block_values(func, data)
         expansion = self._topology.expansion(h)
         return SparseMatrix.from_pattern(expansion.scalar, expansion.values(blocks))
 
@@ -158,6 +160,7 @@ class ElementAssembler(HasTangent, Assembler):
                 "point_data": point_data,
                 "element_data": element_data,
                 "scalar_data": scalar_data,
+                "batch_size": batch_size,
             }
         )
 
@@ -251,7 +254,7 @@ class ElementAssembler(HasTangent, Assembler):
     def _moved(self, call: Mapping[str, Any]) -> FormData:
         """Data of a call, after its points have been set."""
         self._set_points(call["points"])
-        return self._data(*(call[k] for k in DATA))
+        return self._data(*(call[k] for k in DATA), call.get("batch_size"))
 
     def _energy(self, func: Callable[..., Tensor] | None, data: FormData) -> Tensor:
         return integral(self, self._density(func, data), data)

@@ -30,9 +30,6 @@ from tensormesh.assemble.scatter import scatter
 if TYPE_CHECKING:
     from tensormesh.assemble.base import Assembler
 
-# Numbers that are computed at once, where no derivative is asked for.
-_BLOCK_NUMBERS = 1 << 18
-
 
 @dataclass(frozen=True)
 class CellBlock:
@@ -63,7 +60,8 @@ def cell_blocks(
     for kind, cells in assembler.elements.items():
         table, geometry = assembler._table(kind), assembler._cell_geometry(kind)
         n = cells.shape[0]
-        size = max(1, _BLOCK_NUMBERS // (len(table.weights) * numbers_per_point))
+        n_points = len(table.weights)
+        size = data.cells_a_block(n_points, n_points * numbers_per_point)
         for start in range(0, max(n, 1), size):
             block = slice(start, min(start + size, n))
             local = geometry.of(block)

@@ -36,6 +36,11 @@ class Argument:
     key: str
 
 
+# Cells are taken in blocks whose largest temporaries have about this many numbers: they stay in the
+# cache of a core, and no call takes more memory than the matrix itself by much.
+BLOCK_NUMBERS = 1 << 20
+
+
 @dataclass(frozen=True)
 class FormData:
     """Data of one call: fields, values per cell, constants.
@@ -48,11 +53,20 @@ class FormData:
         Name -> ``{cell type: [n_cells, ...]}``, or a `PerQuadraturePoint` for a type.
     scalar_data
         Name -> number or tensor, the same everywhere.
+    batch_size
+        Quadrature points that are worked on at once; None or -1: as many as fit into the cache.
     """
 
     point_data: Mapping[str, Tensor] = field(default_factory=dict)
     element_data: Mapping[str, Mapping[str, CellValues]] = field(default_factory=dict)
     scalar_data: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int | None = None
+
+    def cells_a_block(self, points_a_cell: int, numbers_a_cell: int) -> int:
+        """How many cells are worked on at once, if each takes that many numbers."""
+        if self.batch_size is None or self.batch_size < 0:
+            return max(1, BLOCK_NUMBERS // numbers_a_cell)
+        return max(1, self.batch_size // points_a_cell)
 
     def __post_init__(self) -> None:
         seen: dict[str, str] = {}

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tensormesh.assemble.form import Form
+from tensormesh.assemble.form import BLOCK_NUMBERS, Form
 from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
 from tensormesh.assemble.sampling import take
 from tensormesh.assemble.separable import Separable
@@ -12,9 +12,6 @@ from tensormesh.assemble.topology import Topology
 from tensormesh.element.cell_type import cell_type
 from tensormesh.element.quadrature import quadrature
 
-# Cells are taken in blocks whose largest temporaries have about this many numbers: they stay in the
-# cache of a core, and no call takes more memory than the matrix itself by much.
-BLOCK_NUMBERS = 1 << 20
 _KEPT_NUMBERS_PER_CELL = 256
 _ALL = slice(None)
 

@@ -16,6 +16,7 @@ from tensormesh.assemble.facet import FacetAssembler
 from tensormesh.assemble.facet_bilinear import FacetBilinearAssembler
 from tensormesh.assemble.node import NodeAssembler
 from tensormesh.assemble.per_point import PerQuadraturePoint
+from tensormesh.assemble.tangent import DATA
 from tensormesh.distributed.call_data import shared, slices_of_call
 from tensormesh.distributed.collectives import (
     agree,
@@ -226,8 +227,8 @@ class ShardedAssembly:
             try:
                 with torch.set_grad_enabled(grad), substituted(asm, parameters):
                     asm._set_points(call["points"])
-                    fields = ("point_data", "element_data", "scalar_data")
-                    return evaluate(asm, asm._data(*(call[k] for k in fields)), call["func"])
+                    data = [call[k] for k in (*DATA, "batch_size")]
+                    return evaluate(asm, asm._data(*data), call["func"])
             except Exception as error:
                 error.add_note(f"in part {part.number}")
                 raise

@@ -11,7 +11,7 @@ from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.forms import FormName, Item, agree_on_forms
 from tensormesh.distributed.mesh import DistributedMesh
 
-CALL = ("points", "func", "point_data", "element_data", "scalar_data")
+CALL = ("points", "func", "point_data", "element_data", "scalar_data", "batch_size")
 
 
 def slices_of_call(dmesh: DistributedMesh, call: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -52,6 +52,7 @@ def slices_of_call(dmesh: DistributedMesh, call: Mapping[str, Any]) -> list[dict
                     for k, by_type in cells[i].items()
                 },
                 "scalar_data": scalars,
+                "batch_size": call.get("batch_size"),
             }
         )
     return calls

@@ -66,7 +66,9 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
         with agree(assembly.dmesh.device_mesh):
             given = dict(inspect.signature(cls.__call__).bind(self, *args, **kwargs).arguments)
             del given["self"]
-            check_batch_size(given.pop("batch_size", None))
+            check_batch_size(given.get("batch_size"))
+            if not issubclass(cls, ElementAssembler):
+                given.pop("batch_size", None)  # which changes nothing
         if issubclass(cls, BILINEAR):
             return assembly.matrix(given)
         return assembly.vector(given)

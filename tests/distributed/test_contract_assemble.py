@@ -91,10 +91,10 @@ def test_an_error_carries_the_number_of_its_part(devices: list[str] | None) -> N
 class Coefficient(tm.ElementAssembler):
     """Refuses cells without a coefficient, which it sees in the data before integration."""
 
-    def _data(self, point_data: Any, element_data: Any, scalar_data: Any) -> Any:
+    def _data(self, point_data: Any, element_data: Any, *rest: Any) -> Any:
         if any(bool(x.isnan().any()) for x in element_data["k"].values()):
             raise ArithmeticError("no coefficient")
-        return super()._data(point_data, element_data, scalar_data)
+        return super()._data(point_data, element_data, *rest)
 
     def forward(self, u, v, k):
         return k * u * v
