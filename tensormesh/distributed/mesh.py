@@ -3,7 +3,7 @@
 import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 
 from tensormesh.assemble.topology import Topology
-from tensormesh.distributed.collectives import agree, all_gather_ints
+from tensormesh.distributed.collectives import agree, all_gather_ints, all_reduce_sum
 from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
 from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.identity import draw_uuid
@@ -29,6 +29,7 @@ from tensormesh.mesh.mesh import Mesh
 from tensormesh.mesh.partition import partition_cells
 from tensormesh.mesh.partition.cells import warn_of_orphans
 from tensormesh.mesh.submesh import extract_part, lower_cell_owners
+from tensormesh.operator.rigid_modes import rigid_modes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -292,6 +293,18 @@ class DistributedMesh:
     def mean(self, x: Tensor) -> Tensor:
         """Mean of owned slices over all ranks. **Collective.**"""
         return self.vectors.mean(x)
+
+    def rigid_modes(self) -> Tensor:
+        """Rigid motions of the whole body, owned slices ``[n_owned * D, 3 or 6]``. **Collective.**
+
+        As `tensormesh.operator.rigid_modes`; ``condenser.restrict`` leaves out what is held.
+        """
+        dim = self.parts[0].mesh.dim
+        local = torch.zeros(self.index_map.n_local, dim, dtype=self.dtype, device=self.device)
+        for part in self.parts:
+            local[part.to_local] = part.mesh.points.detach().to(self.device)
+        owned = local[: self.index_map.n_owned]
+        return rigid_modes(owned, partial(all_reduce_sum, device_mesh=self.device_mesh))
 
     def part_values(self, owned: Tensor) -> list[Tensor]:
         """Values at the nodes of each part of this process, ghosts included. **Collective.**

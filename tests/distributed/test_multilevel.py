@@ -109,6 +109,38 @@ def test_iterations_hardly_depend_on_the_mesh_or_on_jumps(ranks: RankPool) -> No
     assert large["jacobi"] > 1.5 * small["jacobi"]
 
 
+def beam(device_mesh: DeviceMesh) -> dict[str, Any]:
+    """A slender beam, clamped at one end, its load downwards; one side slides as well."""
+    mesh = tm.Mesh.gen_cube(n=(24, 4, 4))
+    mesh.points = mesh.points * torch.tensor([6.0, 1.0, 1.0], dtype=torch.float64)
+    dmesh = dmesh_of(mesh, device_mesh)
+    K = tm.distributed_element_assemble(tm.LinearElasticityElementAssembler, dmesh, E=3.0)
+    fixed = (mesh.points[:, :1] == 0).repeat(1, 3)
+    fixed[:, 1] |= mesh.points[:, 1] == 0
+    condenser = tm.Condenser(fixed.flatten())
+    A, _ = condenser(K)
+    modes = dmesh.rigid_modes()
+    b = condenser.restrict(modes[:, 2]) + 0.1 * condenser.restrict(modes[:, 5])
+    rigid = Multilevel(A, near_null_space=condenser.restrict(modes), max_coarse=100)
+    return {
+        "modes": dmesh.gather(modes),
+        "rigid": A.solve(b, preconditioner=rigid, return_info=True)[1].iterations,
+        "default": A.solve(b, preconditioner="multilevel", return_info=True)[1].iterations,
+        "complexity": rigid.operator_complexity,
+        "sizes": rigid.sizes,
+    }
+
+
+def test_rigid_motions_help_elasticity_on_any_number_of_ranks(ranks: RankPool) -> None:
+    found = [ranks(n, beam)[0] for n in (1, 2, 4)]
+    for f in found:
+        torch.testing.assert_close(f["modes"], found[0]["modes"])
+        assert f["rigid"] <= 1.5 * found[0]["rigid"]
+        assert f["rigid"] < f["default"]
+        assert f["complexity"] < 1.5
+        assert f["sizes"][1] < f["sizes"][0] / 3
+
+
 # ---- how it is asked for ----
 
 

@@ -45,8 +45,8 @@ class Cycle:
         stage = self._stages[number]
         x = stage.smooth(r)
         coarse = stage.restriction @ (r - stage.product @ x)
-        x = x + stage.prolongation @ self._below(number, coarse)
-        return x + stage.smooth(r - stage.product @ x)
+        x.add_(stage.prolongation @ self._below(number, coarse))
+        return x.add_(stage.smooth(r - stage.product @ x))
 
     def _below(self, number: int, local: Tensor) -> Tensor:
         """Coarse correction at local unknowns, from contributions to their residual."""

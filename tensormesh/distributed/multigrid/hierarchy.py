@@ -17,11 +17,16 @@ from tensormesh.distributed.multigrid.spectrum import largest_eigenvalue
 from tensormesh.distributed.multigrid.strength import strong_connections
 from tensormesh.distributed.multigrid.tentative import tentative_prolongator
 from tensormesh.distributed.product import ShardedProduct
+from tensormesh.sparse.pattern import SparsityPattern
 
 logger = logging.getLogger(__name__)
 
 # A level that is not smaller than this part of the one above is not worth it.
 _STALLED = 0.9
+# Entries of a matrix with unit diagonal that are nothing but rounding.
+_ROUNDING = 1e-14
+# Fewer entries than this part are worth a pattern of their own.
+_MOST = 0.8
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,25 @@ def finest_level(layout: MatrixLayout, values: Tensor, scale: Tensor, vectors: T
     unknowns, h = layout.unknowns
     nodes = torch.unique(torch.div(unknowns, h, rounding_mode="floor"), return_inverse=True)[1]
     near_null_space = (vectors.to(scale.dtype) / scale[:, None]).cpu().numpy()
-    return Level(layout, csr_of(layout, scaled), nodes.cpu().numpy(), near_null_space)
+    stored = csr_of(layout, scaled)
+    layout, scaled = _without_rounding(layout, scaled)
+    return Level(layout, csr_of(layout, scaled), nodes.cpu().numpy(), near_null_space, stored)
+
+
+def _without_rounding(layout: MatrixLayout, values: Tensor) -> tuple[MatrixLayout, Tensor]:
+    """The same matrix without entries that are zero, where that saves much.
+
+    On boxes cut into simplices, half of the entries of a Laplacian are.
+    """
+    entries = (values.abs() > _ROUNDING).nonzero().flatten()
+    if entries.numel() > _MOST * values.numel():
+        return layout, values
+    pattern = layout.pattern
+    kept = SparsityPattern(pattern.row[entries], pattern.col[entries], pattern.shape)
+    smaller = MatrixLayout(
+        kept, layout.index_map, layout.halo, layout.vectors, layout.h, layout.uuid, layout.unknowns
+    )
+    return smaller, values[entries]
 
 
 def build(level: Level, theta: float, max_coarse: int, dtype: torch.dtype) -> Hierarchy:
@@ -137,4 +160,4 @@ def _coarsened(level: Level, theta: float, dtype: torch.dtype) -> tuple[Step, Le
     coarse = galerkin(level, P, columns, offsets)
     vectors = tentative.near_null_space / coarse.scale[: coarse.matrix.shape[0], None]
     step = Step(level, product, largest, coarse.prolongator, coarse.layout)
-    return step, Level(coarse.layout, coarse.matrix, tentative.nodes, vectors)
+    return step, Level(coarse.layout, coarse.matrix, tentative.nodes, vectors, coarse.matrix)

@@ -32,12 +32,15 @@ class Level:
         node stay together.
     near_null_space
         Vectors that the matrix maps to almost zero, ``[n_owned, k]``.
+    stored
+        The matrix with entries that are nothing but rounding: what is stored tells neighbours.
     """
 
     layout: MatrixLayout
     matrix: Csr
     nodes: Ints
     near_null_space: Floats
+    stored: Csr
 
     @property
     def n_owned(self) -> int:

@@ -47,6 +47,6 @@ class Chebyshev:
         for _ in range(self._degree - 1):
             r = r - self._product @ d
             after = 1 / (2 * sigma - rho)
-            d = after * rho * d + (2 * after / self._half_width) * r
+            d = (d * (after * rho)).add_(r, alpha=2 * after / self._half_width)
             x, rho = x + d, after
         return x

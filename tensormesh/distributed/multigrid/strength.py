@@ -41,7 +41,7 @@ def strong_connections(level: Level, theta: float) -> Csr:
 
 def _squares_between_nodes(level: Level) -> Csr:
     """Sum of the squares of the entries in the block of each pair of nodes."""
-    owned = level.matrix[:, : level.n_owned]
+    owned = level.stored[:, : level.n_owned]
     squares = sp.csr_matrix((owned.data**2, owned.indices, owned.indptr), shape=owned.shape)
     if level.n_nodes == level.n_owned:
         return squares

@@ -32,8 +32,8 @@ class Multilevel:
     A
         The matrix.
     near_null_space
-        Vectors that the matrix maps to almost zero, owned slices ``[n_owned, k]``: rigid motions
-        for elasticity (`DistributedMesh.rigid_modes`). Default: a constant a component.
+        Vectors that the matrix maps to almost zero, owned slices ``[n_owned, k]``; for elasticity
+        rigid motions, ``condenser.restrict(dmesh.rigid_modes())``. Default: a constant a component.
     theta
         Connections weaker than this do not make aggregates; 0 takes all stored entries.
     degree
@@ -64,7 +64,7 @@ class Multilevel:
         near_null_space: Tensor | None = None,
         theta: float = 0.0,
         degree: int = 2,
-        max_coarse: int = 300,
+        max_coarse: int = 600,
         precision: torch.dtype = torch.float32,
     ) -> None:
         layout = A.layout
