@@ -163,7 +163,7 @@ def _inverse(matrix: Tensor) -> tuple[Tensor, Tensor]:
         determinant = torch.addcmul(r[:, 0] * of_r[0], r[:, 1], of_r[1])
         determinant = torch.addcmul(determinant, r[:, 2], of_r[2])
     adjugate = torch.stack(cofactors, dim=1)
-    inverse = adjugate / determinant.unsqueeze(1)
+    inverse = adjugate * (1 / determinant).unsqueeze(1)
     return determinant, inverse.unflatten(1, matrix.shape[:1] * 2)
 
 

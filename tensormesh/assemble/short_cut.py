@@ -72,14 +72,22 @@ class ShortCut:
         s = self._factor(arguments, grid)
         if s is None:
             return None
+        coefficients = self._coefficients(s.view(grid), block, geometry)
+        if self._products is not None:
+            return self._products.matrices(coefficients)
+        return contract.reference_matrices(self._form, coefficients, self._table)
+
+    def _coefficients(self, s: Tensor, block: slice, geometry: CellGeometry) -> Tensor:
+        """``s P`` on the reference cells; `s` is ``[Q or 1, E or 1]``."""
+        if self._kept is None and len(s) <= len(geometry.measure):
+            # One multiplication of the measure instead of one of each coefficient.
+            scaled = CellGeometry(geometry.measure * s, geometry.inverse)
+            return pulled_back(self._form, self._separable, scaled)
         if self._kept is None:
             of_block = pulled_back(self._form, self._separable, geometry)
         else:
             of_block = self._kept[..., block]
-        by_point = s.view(grid[0], *(1,) * (of_block.dim() - 2), grid[1])
-        if self._products is not None:
-            return self._products.matrices(of_block * by_point)
-        return contract.reference_matrices(self._form, of_block * by_point, self._table)
+        return of_block * s.view(len(s), *(1,) * (of_block.dim() - 2), -1)
 
     def _factor(self, arguments: Mapping[str, Tensor], grid: tuple[int, int]) -> Tensor | None:
         """``s``; where nothing varies with the cell, evaluated once for all blocks."""

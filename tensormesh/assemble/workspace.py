@@ -1,5 +1,7 @@
 """`Workspace`: what assemblers keep between calls, because it depends on the mesh alone."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -81,7 +83,7 @@ class Workspace:
         key = kind, tuple(form.uses(name) for name in ("v", "gradv", "u", "gradu"))
         known = self._pulled.get(key)
         if known is None or known[0] is not kept or not _equal(known[1], constant):
-            known = (kept, constant, pulled_back(form, separable, kept))
+            known = (kept, constant, _pulled_blockwise(form, separable, kept))
             self._pulled[key] = known
         return known[2]
 
@@ -119,20 +121,36 @@ class BlockGeometry:
 
 
 def _blockwise(topology: Topology, kind: str, table: Tabulation) -> CellGeometry:
-    n = topology.cells[kind].shape[0]
     blocks = BlockGeometry(topology, kind, table, None)
-    size = max(1, BLOCK_NUMBERS // (2 * table.of_map.gradients.numel()))
-    measure = inverse = None
+
+    def part(block: slice) -> list[Tensor]:
+        geometry = blocks.of(block)
+        return [geometry.measure, geometry.inverse]
+
+    n_numbers = 2 * table.of_map.gradients.numel()
+    return CellGeometry(*_joined(topology.cells[kind].shape[0], n_numbers, part))
+
+
+def _pulled_blockwise(form: Form, separable: Separable, whole: CellGeometry) -> Tensor:
+    def part(block: slice) -> list[Tensor]:
+        geometry = CellGeometry(whole.measure[:, block], whole.inverse[..., block])
+        return [pulled_back(form, separable, geometry)]
+
+    n_numbers = 2 * whole.inverse.shape[:-1].numel() * separable.tensor.shape[2]
+    return _joined(whole.measure.shape[1], n_numbers, part)[0]
+
+
+def _joined(n: int, n_numbers: int, part: Callable[[slice], list[Tensor]]) -> list[Tensor]:
+    """Tensors of `n` cells, the last axis, from those of blocks with `n_numbers` a cell."""
+    size = max(1, BLOCK_NUMBERS // n_numbers)
+    whole: list[Tensor] = []
     for start in range(0, max(n, 1), size):
         block = slice(start, min(start + size, n))
-        part = blocks.of(block)
-        if measure is None or inverse is None:
-            measure = part.measure.new_empty(*part.measure.shape[:-1], n)
-            inverse = part.inverse.new_empty(*part.inverse.shape[:-1], n)
-        measure[..., block], inverse[..., block] = part.measure, part.inverse
-    if measure is None or inverse is None:
-        raise ValueError("the mesh has no cells")
-    return CellGeometry(measure, inverse)
+        parts = part(block)
+        whole = whole or [x.new_empty(*x.shape[:-1], n) for x in parts]
+        for of_all, of_block in zip(whole, parts, strict=True):
+            of_all[..., block] = of_block
+    return whole
 
 
 def corners(topology: Topology, kind: str, cells: Tensor | slice = _ALL) -> Tensor:
