@@ -114,6 +114,47 @@ def test_newton_on_parts_of_one_process() -> None:
     same(sharded(None, "tri", "coordinate"), serial("tri"))
 
 
+def burgers(v: Tensor, gradv: Tensor, u: Tensor, gradu: Tensor, k: Tensor) -> Tensor:
+    return k * (gradu @ gradv) + u * gradu[0] * v - v
+
+
+def carried(mesh: tm.Mesh, form: Any, zeros: Tensor, total: Any, solve: Any) -> tuple[Any, ...]:
+    """A problem whose tangent is not symmetric, and its derivative by replicated data."""
+    k = (0.2 + mesh.points[:, 0]).requires_grad_()
+
+    def given(u: Tensor, k: Tensor) -> dict[str, Any]:
+        return {"func": burgers, "point_data": {"u": u, "k": k}}
+
+    u = tm.newton(
+        lambda u, k: form(**given(u, k)),
+        lambda u, k: form.tangent(**given(u, k), unknown="u"),
+        zeros,
+        (k,),
+        condenser=tm.Condenser(mesh.boundary_mask),
+        solve_options=solve,
+        **SHARP,
+    )
+    return u.detach(), torch.autograd.grad(total(u**3), k)[0]
+
+
+def carried_on_ranks(device_mesh: DeviceMesh) -> tuple[Any, ...]:
+    mesh = mesh_of("tri")
+    dmesh = dmesh_of(mesh, device_mesh)
+    form = distributed(tm.NodeAssembler).from_mesh(dmesh)
+    zeros = torch.zeros(dmesh.index_map.n_owned, dtype=mesh.dtype)
+    u, gradient = carried(mesh, form, zeros, dmesh.sum, {"rtol": 1e-13})
+    return dmesh.gather(u), gradient
+
+
+def test_newton_where_the_tangent_is_not_symmetric(ranks: RankPool) -> None:
+    mesh = mesh_of("tri")
+    form, zeros = tm.NodeAssembler.from_mesh(mesh), torch.zeros(mesh.n_points, dtype=mesh.dtype)
+    expected = carried(mesh, form, zeros, torch.sum, None)
+    for found in ranks(3, carried_on_ranks):
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-11)
+
+
 # -- nonlinear_solve -------------------------------------------------------------------------------
 
 
