@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 from torch_sla.distributed import Partition
 
+from tensormesh.distributed.blocks import Block
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.index_map import IndexMap
@@ -106,17 +107,15 @@ class MatrixLayout:
         return self.halo.scatter_forward(self.rows(owned)).flatten(0, 1)
 
     @cached_property
-    def split(self) -> tuple["BlockPattern", "BlockPattern"]:
-        """Owned x owned and owned x ghost entries."""
+    def blocks(self) -> tuple[Block, Block | None]:
+        """Owned x owned entries, and owned x ghost ones where this rank has ghosts."""
+        if self.n_local == self.n_owned:
+            return Block(self.pattern, None, self.n_owned), None
         ghost = self.pattern.col >= self.n_owned
-        row, col = self.pattern.row, self.pattern.col
-        shapes = (self.n_owned, self.n_owned), (self.n_owned, self.n_local - self.n_owned)
-        blocks = []
-        for entries, shift, shape in ((~ghost, 0, shapes[0]), (ghost, self.n_owned, shapes[1])):
-            chosen = entries.nonzero().flatten()
-            pattern = SparsityPattern(row[chosen], col[chosen] - shift, shape)
-            blocks.append(BlockPattern(chosen, pattern))
-        return blocks[0], blocks[1]
+        return (
+            Block(self.pattern, ~ghost, self.n_owned),
+            Block(self.pattern, ghost, self.n_local - self.n_owned, self.n_owned, True),
+        )
 
     @cached_property
     def diagonal_entries(self) -> Tensor:
@@ -164,10 +163,3 @@ class MatrixLayout:
             global_to_local=local.new_zeros(0),
             local_to_global=local,
         )
-
-
-class BlockPattern:
-    """Some entries of a matrix as a matrix of their own: which ones, and their pattern."""
-
-    def __init__(self, entries: Tensor, pattern: SparsityPattern) -> None:
-        self.entries, self.pattern = entries, pattern

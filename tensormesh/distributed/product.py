@@ -3,7 +3,6 @@
 from torch import Tensor
 
 from tensormesh.distributed.layout import MatrixLayout
-from tensormesh.sparse.product import csr_tensor
 
 
 class ShardedProduct:
@@ -22,15 +21,18 @@ class ShardedProduct:
 
     def __init__(self, layout: MatrixLayout, values: Tensor) -> None:
         self._layout = layout
-        owned, ghost = layout.split
-        self._owned = csr_tensor(owned.pattern, values[owned.entries])
-        self._ghost = csr_tensor(ghost.pattern, values[ghost.entries])
+        owned, ghost = layout.blocks
+        self._owned = owned.matrix(values)
+        self._ghost = None if ghost is None else (ghost.rows, ghost.matrix(values))
 
     def __matmul__(self, x: Tensor) -> Tensor:
         handle = self._layout.halo.start_forward(self._layout.rows(x))
         y = self._owned @ x
-        ghosts = handle.wait().flatten(0, 1)
-        return y + self._ghost @ ghosts if ghosts.shape[0] else y
+        ghosts = handle.wait()
+        if self._ghost is not None:
+            rows, block = self._ghost
+            y.index_add_(0, rows, block @ ghosts.flatten(0, 1))
+        return y
 
 
 class TransposedProduct:
@@ -49,13 +51,17 @@ class TransposedProduct:
 
     def __init__(self, layout: MatrixLayout, values: Tensor) -> None:
         self._layout = layout
-        owned, ghost = layout.split
-        self._owned = csr_tensor(owned.pattern.transpose, values[owned.entries])
-        self._ghost = csr_tensor(ghost.pattern.transpose, values[ghost.entries])
+        owned, ghost = layout.blocks
+        self._owned = owned.transposed(values)
+        self._ghost = None if ghost is None else (ghost.rows, ghost.transposed(values))
 
     def __matmul__(self, x: Tensor) -> Tensor:
         layout, halo = self._layout, self._layout.halo
-        handle = halo.start_reverse(layout.rows(self._ghost @ x))
+        ghosts = x[:0]
+        if self._ghost is not None:
+            rows, block = self._ghost
+            ghosts = block @ x[rows]
+        handle = halo.start_reverse(ghosts.unflatten(0, (-1, layout.h)))
         y = self._owned @ x
         layout.rows(y).index_add_(0, halo.send_index, handle.wait())
         return y

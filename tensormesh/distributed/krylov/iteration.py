@@ -130,7 +130,7 @@ def iterate(
     worst = max(stops.flat, default=0)
     residual = float(np.max(residuals, initial=0.0))
     reason = Stop(int(worst)).reason
-    return Solution(state.x, worst == 0, state.iterations, residual, reason, state.history)
+    return Solution(state.x, bool(worst == 0), state.iterations, residual, reason, state.history)
 
 
 def _run(cycle: Cycle, state: Iteration, b: Tensor, r: Tensor) -> tuple[Array, Array]:

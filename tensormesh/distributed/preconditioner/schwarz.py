@@ -65,11 +65,10 @@ class Schwarz:
 
 def _own_block(A: "DSparseMatrix") -> Any:
     """Owned rows and columns, in double precision."""
-    values = A.values.detach()
-    values = values.to(torch.complex128 if values.is_complex() else torch.float64).cpu()
-    entries, pattern = A.layout.split[0].entries, A.layout.split[0].pattern
-    crow, col = (index.cpu().numpy() for index in pattern.csr_indices)
-    return sp.csr_matrix((values[entries.cpu()].numpy(), col, crow), shape=pattern.shape)
+    block = A.layout.blocks[0].matrix(A.values)
+    values = block.values().to(torch.complex128 if A.values.is_complex() else torch.float64)
+    arrays = (x.cpu().numpy() for x in (values, block.col_indices(), block.crow_indices()))
+    return sp.csr_matrix(tuple(arrays), shape=tuple(block.shape))
 
 
 def _cycle(block: Any) -> Solver:
