@@ -68,7 +68,7 @@ def _own_block(A: "DSparseMatrix") -> Any:
     block = A.layout.blocks[0].matrix(A.values)
     values = block.values().to(torch.complex128 if A.values.is_complex() else torch.float64)
     arrays = (x.cpu().numpy() for x in (values, block.col_indices(), block.crow_indices()))
-    return sp.csr_matrix(tuple(arrays), shape=tuple(block.shape))
+    return sp.csr_matrix(tuple(arrays), shape=tuple(block.shape), copy=True)
 
 
 def _cycle(block: Any) -> Solver:
