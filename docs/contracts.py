@@ -186,11 +186,7 @@ HEADINGS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 # What no test shows yet, or not all of it.
 WAITING: dict[tuple[str, str], str] = {
-    ("known-faults", "6"): "tested to order four; triangles of order five wait for such elements",
-    ("known-faults", "11"): "waits for a bound of memory on second-order hexahedra",
-    ("base-api", "3"): "waits for a test that names its rows",
-    ("base-api", "5"): "waits for a test that names its rows",
-    ("base-api", "4"): "waits for a test that names its rows",
+    ("known-faults", "6"): "tested to order four, of which the elements are; order five is refused",
 }
 
 
