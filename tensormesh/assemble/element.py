@@ -298,7 +298,7 @@ class ElementAssembler(HasTangent, Assembler):
         slots = self._topology.slots
         integrals = self._integrals(form, data, bilinear_coefficients, element_matrices)
         values = scatter(
-            self._topology.pattern.nnz,
+            self._topology.n_slots,
             ((slots[kind][:, block], local) for kind, block, local in integrals),
         )
         return values, math.isqrt(values.shape[0])

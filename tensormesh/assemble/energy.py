@@ -173,4 +173,4 @@ def _tangent(
     width = (unknown.shape.numel() * (assembler.dimension + 1)) ** 2
     blocks = cell_blocks(assembler, form, data, width)
     pieces = ((slots[block.kind][:, block.cells], matrices(block)) for block in blocks)
-    return scatter(assembler._topology.pattern.nnz, pieces)
+    return scatter(assembler._topology.n_slots, pieces)

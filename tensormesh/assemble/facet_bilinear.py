@@ -77,7 +77,7 @@ class FacetBilinearAssembler(FacetForms):
             )
         slots = self._topology.slots
         values = scatter(
-            self._topology.pattern.nnz,
+            self._topology.n_slots,
             (
                 (slots[block.kind][:, block.cells], self._matrices(form, block))
                 for block in self._blocks(form, data)

@@ -35,6 +35,22 @@ class Connectivity:
         pattern, slots = node_pairs(list(self._narrow.values()), self.n_points)
         return pattern, dict(zip(self.columns, slots, strict=True))
 
+    @property
+    def n_slots(self) -> int:
+        """Number of places that `slots` name."""
+        return self.pairs[0].nnz
+
+    @property
+    def slots(self) -> dict[str, Tensor]:
+        """Cell type -> place of each (test node, trial node) and cell, ``[B * B, E]``."""
+        return self.pairs[1]
+
+    def hand_over_pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
+        """`pairs`, for the caller to keep and to change; they are made anew when asked for."""
+        found = self.pairs
+        del self.pairs
+        return found
+
     @cached_property
     def columns(self) -> dict[str, Tensor]:
         """Cell type -> nodes, int32 ``[B, E]`` where it fits: cells are the last axis."""
@@ -50,6 +66,43 @@ class Connectivity:
         if h not in self._expansions:
             self._expansions[h] = BlockExpansion(self.pairs[0], h)
         return self._expansions[h]
+
+
+class Redirected(Connectivity):
+    """The same cells, which add to other places than the entries of the node pairs.
+
+    Parameters
+    ----------
+    base
+        The cells.
+    slots, n_slots
+        Cell type -> place of each (test node, trial node) and cell, ``[B * B, E]``, and how many
+        places there are.
+    """
+
+    def __init__(self, base: Connectivity, slots: dict[str, Tensor], n_slots: int) -> None:
+        super().__init__(base.n_points, base.cells)
+        self._base, self._slots, self._n_slots = base, slots, n_slots
+
+    @property
+    def n_slots(self) -> int:
+        """Number of places that `slots` name."""
+        return self._n_slots
+
+    @property
+    def slots(self) -> dict[str, Tensor]:
+        """Cell type -> place of each (test node, trial node) and cell, ``[B * B, E]``."""
+        return self._slots
+
+    @property
+    def pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
+        """Those of the cells."""
+        return self._base.pairs
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """Those of the cells."""
+        return self._base.columns
 
 
 class Topology:
@@ -92,6 +145,17 @@ class Topology:
             _CACHE[mesh] = (key, topology._connectivity)
         return topology
 
+    @property
+    def connectivity(self) -> Connectivity:
+        """What follows from the cells alone."""
+        return self._connectivity
+
+    def over(self, connectivity: Connectivity) -> "Topology":
+        """Topology with the same points over another connectivity of the same cells."""
+        made = self.moved(self.points)
+        made._connectivity = connectivity
+        return made
+
     def moved(self, points: Tensor) -> "Topology":
         """Topology of the same cells on other `points`."""
         made = Topology.__new__(Topology)
@@ -131,8 +195,13 @@ class Topology:
 
     @property
     def slots(self) -> dict[str, Tensor]:
-        """Cell type -> stored entry of each (test node, trial node) and cell, ``[B * B, E]``."""
-        return self._connectivity.pairs[1]
+        """Cell type -> place of each (test node, trial node) and cell, ``[B * B, E]``."""
+        return self._connectivity.slots
+
+    @property
+    def n_slots(self) -> int:
+        """Number of places that `slots` name."""
+        return self._connectivity.n_slots
 
     def expansion(self, h: int) -> BlockExpansion:
         """How ``h x h`` blocks on the node pairs become scalar entries; made once per `h`."""

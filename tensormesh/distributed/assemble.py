@@ -122,6 +122,10 @@ class ShardedAssembly:
         return self._matrix(blocks, call)
 
     def _matrix(self, blocks: Evaluate, call: Mapping[str, Any]) -> DSparseMatrix:
+        routed = self.dmesh.routed
+        if routed is not None:
+            only = self.assemblers[0]
+            only._topology = only._topology.over(routed)
         contributions, h = self._contributions(blocks, call)
         values = self.dmesh.plan.expansion(h).values(self.dmesh.plan.route(contributions))
         return DSparseMatrix.from_layout(self.dmesh.layout(h), values)

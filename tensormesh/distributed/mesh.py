@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 
-from tensormesh.assemble.topology import Topology
+from tensormesh.assemble.topology import Redirected, Topology
 from tensormesh.distributed.collectives import agree, all_gather_ints, all_reduce_sum
 from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
 from tensormesh.distributed.halo import Halo
@@ -332,6 +332,16 @@ class DistributedMesh:
         return AssemblyPlan(
             patterns, [part.to_local for part in self.parts], self.index_map, self.device_mesh
         )
+
+    @cached_property
+    def routed(self) -> Redirected | None:
+        """Cells of the only part of this process, which add where `plan` says; None if several."""
+        plan = self.plan
+        if len(self.parts) > 1:
+            return None
+        cells = Topology.of(self.parts[0].mesh).connectivity
+        slots = {kind: plan.redirect(x) for kind, x in cells.hand_over_pairs()[1].items()}
+        return Redirected(cells, slots, plan.n_places)
 
     def layout(self, h: int) -> MatrixLayout:
         """Layout of the matrices with `h` unknowns a node; made once each. **Collective.**"""

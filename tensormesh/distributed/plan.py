@@ -15,7 +15,12 @@ from tensormesh.distributed.collectives import all_gather_ints, exchange
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.index_map import IndexMap
-from tensormesh.sparse.pattern import BlockExpansion, SparsityPattern, merge_duplicates
+from tensormesh.sparse.pattern import (
+    INT32_MAX,
+    BlockExpansion,
+    SparsityPattern,
+    merge_duplicates,
+)
 
 
 class AssemblyPlan:
@@ -56,6 +61,7 @@ class AssemblyPlan:
         row = torch.cat([nodes[p.row.to(device)] for p, nodes in pairs])
         col = torch.cat([nodes[p.col.to(device)] for p, nodes in pairs])
         self._device = device
+        self._n_parts = len(pairs)
         self._own, self._sent = self._split_by_owner(row, index_map)
         received = self._exchange_pairs(row[self._sent], col[self._sent], index_map)
         col_global = index_map.local_to_global[col[self._own]]
@@ -66,8 +72,8 @@ class AssemblyPlan:
         self.matrix_map, local_columns = _with_ghosts(index_map, columns, ids)
         shape = (index_map.n_owned, self.matrix_map.n_local)
         self.pattern, slot = merge_duplicates(rows, local_columns, shape)
-        self._own_slot = slot[: self._own.numel()]
         self._received_slot = slot[self._own.numel() :]
+        self._target = self._targets(slot[: self._own.numel()], len(row))
         self.halo = Halo(self.matrix_map, device_mesh)
         self._expansions: dict[int, BlockExpansion] = {}
 
@@ -88,33 +94,57 @@ class AssemblyPlan:
         triples = torch.stack([numbers[row], numbers[col], index_map.original_ids[col]], dim=1)
         return exchange(triples, self._send_counts, self._recv_counts, self.device_mesh)
 
+    def _targets(self, own_slot: Tensor, n_entries: int) -> Tensor:
+        """Place of each node pair of the parts: its stored entry, or after these what is sent."""
+        dtype = torch.int32 if self.n_places <= INT32_MAX else torch.int64
+        target = torch.empty(n_entries, dtype=dtype, device=self._device)
+        target[self._own] = own_slot.to(dtype)
+        sent = torch.arange(self.pattern.nnz, self.n_places, device=self._device)
+        target[self._sent] = sent.to(dtype)
+        return target
+
+    @property
+    def n_places(self) -> int:
+        """Number of stored entries and of those that are sent."""
+        return self.pattern.nnz + self._sent.numel()
+
+    def redirect(self, slots: Tensor) -> Tensor:
+        """Places of what cells of the only part add to entries of its own pattern, in place."""
+        for row in slots:
+            row.copy_(self._target.index_select(0, row))
+        return slots
+
     def route(self, contributions: Sequence[Tensor]) -> Tensor:
         """Sum contributions at the owners of their rows. **Collective**, differentiable.
 
         Parameters
         ----------
         contributions
-            For each part, ``[k, nnz_part]``: ``k`` numbers a node pair.
+            For each part, ``[k, nnz_part]``: ``k`` numbers a node pair. Of a process that has one
+            part ``[k, n_places]``: its cells add to `redirect` ed places.
 
         Returns
         -------
         Tensor
-            ``[k, nnz]`` on `pattern`.
+            ``[k, n_places]``, of which the first are those on `pattern`.
         """
-        values = torch.cat([c.to(self._device) for c in contributions], dim=1)
+        places = contributions[0] if self._n_parts == 1 else self._joined(contributions)
+        nnz = self.pattern.nnz
         received = exchange(
-            values[:, self._sent].t(), self._send_counts, self._recv_counts, self.device_mesh
+            places[:, nnz:].t(), self._send_counts, self._recv_counts, self.device_mesh
         )
-        pieces = [
-            (self._own_slot.unsqueeze(0), values[:, self._own].unsqueeze(0)),
-            (self._received_slot.unsqueeze(0), received.t().unsqueeze(0)),
-        ]
-        return scatter(self.pattern.nnz, pieces)
+        if places.requires_grad or received.requires_grad:
+            return places.index_add(1, self._received_slot, received.t())
+        return places.index_add_(1, self._received_slot, received.t())
+
+    def _joined(self, contributions: Sequence[Tensor]) -> Tensor:
+        values = torch.cat([c.to(self._device) for c in contributions], dim=1)
+        return scatter(self.n_places, [(self._target.unsqueeze(0), values.unsqueeze(0))])
 
     def expansion(self, h: int) -> BlockExpansion:
         """How ``h x h`` blocks on `pattern` become scalar entries; made once per `h`."""
         if h not in self._expansions:
-            self._expansions[h] = BlockExpansion(self.pattern, h)
+            self._expansions[h] = BlockExpansion(self.pattern, h, self.n_places)
         return self._expansions[h]
 
     @cached_property

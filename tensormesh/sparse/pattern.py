@@ -186,19 +186,27 @@ class BlockExpansion:
         Pattern of the blocks, sorted by row.
     h
         Size of a block.
+    n_given
+        Number of blocks whose components `values` gets, those of the pattern first; by default
+        just these.
     """
 
-    def __init__(self, pattern: SparsityPattern, h: int) -> None:
+    def __init__(self, pattern: SparsityPattern, h: int, n_given: int | None = None) -> None:
         self.h = h
-        self.scalar, self._source = _expand(pattern, h)
+        n_given = pattern.nnz if n_given is None else n_given
+        self.scalar, self._source = _expand(pattern, h, n_given)
 
     def values(self, blocks: Tensor) -> Tensor:
-        """Scalar values ``[nnz * h * h]`` from the components of the blocks, ``[h * h, nnz]``."""
+        """Scalar values ``[nnz * h * h]`` from the components of blocks, ``[h * h, n_given]``."""
         flat = blocks.reshape(-1)
-        return flat if self._source is None else flat.index_select(0, self._source)
+        return (
+            flat[: self.scalar.nnz] if self._source is None else flat.index_select(0, self._source)
+        )
 
 
-def _expand(pattern: SparsityPattern, h: int) -> tuple[SparsityPattern, Tensor | None]:
+def _expand(
+    pattern: SparsityPattern, h: int, n_given: int
+) -> tuple[SparsityPattern, Tensor | None]:
     if h == 1:
         return pattern, None
     device, nnz = pattern.device, pattern.nnz
@@ -212,7 +220,7 @@ def _expand(pattern: SparsityPattern, h: int) -> tuple[SparsityPattern, Tensor |
     within = torch.arange(h, device=device)
     row = scalar_row.repeat_interleave(h)
     col = torch.add(pattern.col[block].unsqueeze(1) * h, within).flatten()
-    dtype = torch.int32 if h * h * nnz <= INT32_MAX else torch.int64
-    in_first = (component * (h * nnz) + block).to(dtype)
-    source = torch.add(in_first.unsqueeze(1), within.to(dtype) * nnz).flatten()
+    dtype = torch.int32 if h * h * n_given <= INT32_MAX else torch.int64
+    in_first = (component * (h * n_given) + block).to(dtype)
+    source = torch.add(in_first.unsqueeze(1), within.to(dtype) * n_given).flatten()
     return SparsityPattern(row, col, (pattern.shape[0] * h, pattern.shape[1] * h)), source
