@@ -388,9 +388,10 @@ class Assembler(nn.Module):
             elif argument.kind == "cell":
                 given = data.element_data[key][kind]
                 if isinstance(given, PerQuadraturePoint):
-                    at_points[name] = self._at_points(key, given, normal)[block].transpose(0, 1)
+                    self._refuse_on_facets(key, normal)
+                    at_points[name] = data.values_of(key, kind, block).transpose(0, 1)
                 else:
-                    at_cells[name] = given[block]
+                    at_cells[name] = data.values_of(key, kind, block)
             elif argument.kind == "scalar":
                 constants[name + "="] = data.scalar_data[key]
             elif argument.kind == "gradx":
@@ -404,13 +405,12 @@ class Assembler(nn.Module):
         return values | constants, (n_points, n_cells)
 
     @staticmethod
-    def _at_points(name: str, given: PerQuadraturePoint, normal: Tensor | None) -> Tensor:
+    def _refuse_on_facets(name: str, normal: Tensor | None) -> None:
         if normal is not None:
             raise TypeError(
                 f"element_data[{name!r}] has values at the points of cells; facets have others: "
                 "give a field in point_data, or one value a cell"
             )
-        return given.values
 
 
 def _shallow(module: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensormesh.assemble.blocks import BLOCK_NUMBERS, Blocks
 from tensormesh.assemble.per_point import PerQuadraturePoint
 
 CellValues = Tensor | PerQuadraturePoint
@@ -36,11 +37,6 @@ class Argument:
     key: str
 
 
-# Cells are taken in blocks whose largest temporaries have about this many numbers: they stay in the
-# cache of a core, and no call takes more memory than the matrix itself by much.
-BLOCK_NUMBERS = 1 << 20
-
-
 @dataclass(frozen=True)
 class FormData:
     """Data of one call: fields, values per cell, constants.
@@ -61,6 +57,15 @@ class FormData:
     element_data: Mapping[str, Mapping[str, CellValues]] = field(default_factory=dict)
     scalar_data: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int | None = None
+    _blocks: dict[tuple[str, str], Blocks] = field(default_factory=dict, compare=False)
+
+    def values_of(self, name: str, kind: str, block: slice | Tensor) -> Tensor:
+        """Values ``[E, ...]`` on a block of the cells of a type."""
+        given = self.element_data[name][kind]
+        values = given.values if isinstance(given, PerQuadraturePoint) else given
+        if not values.requires_grad:
+            return values[block]
+        return self._blocks.setdefault((name, kind), Blocks(values)).of(block)
 
     def cells_a_block(self, points_a_cell: int, numbers_a_cell: int) -> int:
         """How many cells are worked on at once, if each takes that many numbers."""

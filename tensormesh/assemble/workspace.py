@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tensormesh.assemble.form import BLOCK_NUMBERS, Form
+from tensormesh.assemble.blocks import BLOCK_NUMBERS, Blocks
+from tensormesh.assemble.form import Form
 from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
 from tensormesh.assemble.sampling import take
 from tensormesh.assemble.separable import Separable
@@ -56,8 +57,7 @@ class Workspace:
         """
         points, table = topology.points, self.table(kind, topology.points)
         if points.requires_grad or points.is_inference():
-            whole = cell_geometry(kind, corners(topology, kind), table)
-            return BlockGeometry(topology, kind, table, whole)
+            return BlockGeometry(topology, kind, table, None)
         known = self._geometry.get(kind)
         if known is None or known[0] is not points or known[1] != points._version:
             self._geometry[kind] = (points, points._version, None)
@@ -105,6 +105,9 @@ class BlockGeometry:
         self, topology: Topology, kind: str, table: Tabulation, kept: CellGeometry | None
     ) -> None:
         self._topology, self._kind, self._table, self.kept = topology, kind, table, kept
+        # Gathered once where points are differentiated, which so get their gradient in one piece.
+        differentiated = kept is None and topology.points.requires_grad
+        self._corners = Blocks(corners(topology, kind), 2) if differentiated else None
 
     def of(self, cells: slice | Tensor) -> CellGeometry:
         """Geometry of some cells.
@@ -116,7 +119,10 @@ class BlockGeometry:
         """
         if self.kept is not None:
             return CellGeometry(self.kept.measure[..., cells], self.kept.inverse[..., cells])
-        at = corners(self._topology, self._kind, cells)
+        if self._corners is not None:
+            at = self._corners.of(cells)
+        else:
+            at = corners(self._topology, self._kind, cells)
         return cell_geometry(self._kind, at, self._table, cells)
 
 
