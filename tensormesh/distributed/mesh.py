@@ -181,9 +181,10 @@ class DistributedMesh:
             meshes = [self._extract(mesh, labels, number, lower) for number in numbers]
         ids = [m.point_data["orig_nid"] for m in meshes]
         if self.in_job:
-            mine, part_owner = (owner == rank).nonzero().flatten(), owner[ids[0].cpu()]
-            ghost = part_owner != rank
-            ghosts, ghost_owner = ids[0].cpu()[ghost], part_owner[ghost]
+            here = ids[0].cpu()
+            part_owner = owner[here]
+            mine = _with_orphans(here[part_owner == rank], (owner == rank).nonzero().flatten())
+            ghosts, ghost_owner = here[part_owner != rank], part_owner[part_owner != rank]
         else:
             mine = torch.arange(mesh.n_points)
             ghosts = ghost_owner = mine[:0]
@@ -197,7 +198,9 @@ class DistributedMesh:
         return index_map, parts
 
     def _extract(self, mesh: Mesh, labels: Tensor, number: int, lower: dict[str, Tensor]) -> Mesh:
-        part = extract_part(mesh, labels, number, lower)
+        # Where one process has everything, owned slices are global vectors, in the mesh's order.
+        numbering = "local" if self.in_job and self.num_partitions > 1 else "increasing"
+        part = extract_part(mesh, labels, number, lower, numbering)
         if part.points.requires_grad:
             part.points = part.points.detach()
         return part.to(self.devices[number])
@@ -391,6 +394,13 @@ class DistributedMesh:
                 "points=, or build the DistributedMesh again"
             )
         return None
+
+
+def _with_orphans(in_part: Tensor, owned: Tensor) -> Tensor:
+    """Owned nodes in the order of the part, then those of its points that no cell uses."""
+    if len(in_part) == len(owned):
+        return in_part
+    return torch.cat([in_part, owned[~torch.isin(owned, in_part)]])
 
 
 def _checksum(x: Tensor) -> int:

@@ -16,7 +16,7 @@ def number_by_rank(
     Parameters
     ----------
     owned_ids
-        Original ids that this rank owns, int64 ``[n_owned]``, sorted.
+        Original ids that this rank owns, int64 ``[n_owned]``.
     ghost_ids
         Original ids that this rank needs from others, int64 ``[n_ghosts]``.
     ghost_owners
@@ -36,7 +36,8 @@ def number_by_rank(
     asked = torch.bincount(ghost_owners, minlength=size).tolist()
     answered = all_gather_ints(asked, device_mesh)[:, rank].tolist()
     questions = exchange(ghost_ids[order], asked, answered, device_mesh)
-    answers = torch.searchsorted(owned_ids, questions) + offsets[rank]
+    by_id = torch.argsort(owned_ids)
+    answers = by_id[torch.searchsorted(owned_ids, questions, sorter=by_id)] + offsets[rank]
     numbers = exchange(answers, answered, asked, device_mesh)
     by_number = torch.argsort(numbers)
     return IndexMap(offsets, rank, numbers[by_number], owned_ids, ghost_ids[order][by_number])

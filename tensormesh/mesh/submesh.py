@@ -11,11 +11,16 @@ from torch import Tensor
 from tensormesh.mesh.adjacency import cell_node_incidence
 from tensormesh.mesh.arrays import ByType, check_length
 from tensormesh.mesh.facets import FacetSet, mark_facet_nodes, single_facets
+from tensormesh.mesh.locality import local_order
 from tensormesh.mesh.mesh import Mesh
 
 
 def extract_part(
-    mesh: Mesh, labels: Tensor, part: int, owners: dict[str, Tensor] | None = None
+    mesh: Mesh,
+    labels: Tensor,
+    part: int,
+    owners: dict[str, Tensor] | None = None,
+    numbering: str = "increasing",
 ) -> Mesh:
     """Cells of one part with their nodes and all data on them.
 
@@ -34,14 +39,16 @@ def extract_part(
         Number of the part.
     owners
         From `lower_cell_owners`; None to compute it. Worth giving if several parts are extracted.
+    numbering
+        ``"increasing"``: nodes and cells in the order of their numbers in `mesh`. ``"local"``: in
+        an order in which neighbours are near each other, where that one is far from it.
 
     Returns
     -------
     Mesh
-        Nodes in increasing order of their number in `mesh`, which is point data ``orig_nid``
-        (n,) int64; the number of each cell among those of its type is cell data ``orig_cid``. Point
-        data ``is_boundary`` marks the nodes on the boundary of the whole. Coordinates stay attached
-        to those of `mesh`.
+        The number of each node in `mesh` is point data ``orig_nid`` (n,) int64; the number of each
+        cell among those of its type is cell data ``orig_cid``. Point data ``is_boundary`` marks the
+        nodes on the boundary of the whole. Coordinates stay attached to those of `mesh`.
 
     Raises
     ------
@@ -53,6 +60,8 @@ def extract_part(
     owners = lower_cell_owners(mesh) if owners is None else owners
     chosen = _chosen_cells(mesh, labels, part, owners)
     nodes = _nodes_of(mesh, chosen)
+    if numbering == "local":
+        nodes, chosen = _in_local_order(mesh, nodes, chosen)
     to_local = torch.full((mesh.n_points,), -1, dtype=torch.int64, device=mesh.device)
     to_local[nodes] = torch.arange(len(nodes), device=mesh.device)
     near = _Neighbourhood(mesh, nodes, chosen)
@@ -143,6 +152,22 @@ def _nodes_of(mesh: Mesh, chosen: dict[str, Tensor]) -> Tensor:
     for kind, index in chosen.items():
         used[mesh.cells[kind][index]] = True
     return used.nonzero().flatten()
+
+
+def _in_local_order(
+    mesh: Mesh, nodes: Tensor, chosen: dict[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Nodes, and cells by the first of theirs, so that neighbours are near each other."""
+    place = _places(nodes, mesh.n_points)
+    cells = {kind: place[mesh.cells[kind][index]] for kind, index in chosen.items()}
+    top = {kind: conn for kind, conn in cells.items() if kind in mesh.top_cells()}
+    order = local_order(top, len(nodes), mesh.tdim)
+    if order is None:
+        return nodes, chosen
+    place = _places(order, len(nodes))
+    first = {kind: place[conn].amin(1) for kind, conn in cells.items()}
+    moved = {kind: index[first[kind].argsort(stable=True)] for kind, index in chosen.items()}
+    return nodes[order], moved
 
 
 def _point_data(mesh: Mesh, nodes: Tensor, near: "_Neighbourhood") -> dict[str, Tensor]:
