@@ -80,6 +80,13 @@ class IndexMap:
         """Rank that owns each global index."""
         return torch.searchsorted(self.offsets, index, right=True) - 1
 
+    def local_of(self, index: Tensor) -> Tensor:
+        """Local index of global indices that are owned or ghosts here."""
+        ghost = (index < self.first) | (index >= self.first + self.n_owned)
+        local = index - self.first
+        local[ghost] = self.n_owned + torch.searchsorted(self.ghosts, index[ghost])
+        return local
+
     def local(self, ids: Tensor) -> Tensor:
         """Local index of each original id.
 

@@ -15,11 +15,11 @@ from tensormesh.distributed.collectives import all_gather_ints, exchange
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.index_map import IndexMap
+from tensormesh.distributed.rows import merge_rows
 from tensormesh.sparse.pattern import (
     INT32_MAX,
     BlockExpansion,
     SparsityPattern,
-    merge_duplicates,
 )
 
 
@@ -56,52 +56,47 @@ class AssemblyPlan:
         device_mesh: DeviceMesh,
     ) -> None:
         self.device_mesh = device_mesh
-        device = index_map.device
-        pairs = list(zip(patterns, to_local, strict=True))
-        row = torch.cat([nodes[p.row.to(device)] for p, nodes in pairs])
-        col = torch.cat([nodes[p.col.to(device)] for p, nodes in pairs])
-        self._device = device
-        self._n_parts = len(pairs)
-        self._own, self._sent = self._split_by_owner(row, index_map)
-        received = self._exchange_pairs(row[self._sent], col[self._sent], index_map)
-        col_global = index_map.local_to_global[col[self._own]]
-        col_ids = index_map.original_ids[col[self._own]]
-        rows = torch.cat([row[self._own], received[:, 0] - index_map.first])
-        columns = torch.cat([col_global, received[:, 1]])
-        ids = torch.cat([col_ids, received[:, 2]])
-        self.matrix_map, local_columns = _with_ghosts(index_map, columns, ids)
-        shape = (index_map.n_owned, self.matrix_map.n_local)
-        self.pattern, slot = merge_duplicates(rows, local_columns, shape)
-        self._received_slot = slot[self._own.numel() :]
-        self._target = self._targets(slot[: self._own.numel()], len(row))
+        self._device = device = index_map.device
+        self._n_parts, n_owned = len(patterns), index_map.n_owned
+        on_device = [pattern.to(device) for pattern in patterns]
+        counts = torch.cat([p.crow[1:] - p.crow[:-1] for p in on_device])
+        row = torch.cat(list(to_local))
+        col = torch.cat([nodes[p.col] for p, nodes in zip(on_device, to_local, strict=True)])
+        sent_row = self._order_by_owner(counts, row, index_map)
+        received = self._exchange_pairs(sent_row, col[self._sent], index_map)
+        ghost = col >= n_owned
+        ghost[self._sent] = False
+        self.matrix_map, new_ghost = _with_ghosts(index_map, col[ghost], received[:, 1:])
+        col[ghost] = new_ghost[col[ghost] - n_owned]
+        extra = received[:, 0] - index_map.first, self.matrix_map.local_of(received[:, 1])
+        shape = (n_owned, self.matrix_map.n_local)
+        self.pattern, slot, self._received_slot = merge_rows(counts, row, col, extra, shape)
+        dtype = torch.int32 if self.n_places <= INT32_MAX else torch.int64
+        self._target = slot.to(dtype)
+        sent = torch.arange(self.pattern.nnz, self.n_places, device=device)
+        self._target[self._sent] = sent.to(dtype)
         self.halo = Halo(self.matrix_map, device_mesh)
         self._expansions: dict[int, BlockExpansion] = {}
 
-    def _split_by_owner(self, row: Tensor, index_map: IndexMap) -> tuple[Tensor, Tensor]:
-        """Entries of owned rows, and the others sorted by owner; sets the counts to send."""
-        off_rank = (row >= index_map.n_owned).nonzero().flatten()
-        owner = index_map.owner(index_map.local_to_global[row[off_rank]])
-        sent = off_rank[torch.argsort(owner, stable=True)]
+    def _order_by_owner(self, counts: Tensor, row: Tensor, index_map: IndexMap) -> Tensor:
+        """Local rows of the entries to send, sorted by owner; sets which, and their counts."""
+        off_rank = row >= index_map.n_owned
+        entries = off_rank.repeat_interleave(counts).nonzero().flatten()
+        rows = row[off_rank].repeat_interleave(counts[off_rank])
+        owner = index_map.owner(index_map.local_to_global[rows])
+        order = torch.argsort(owner, stable=True)
+        self._sent = entries[order]
         size, rank = self.device_mesh.size(), self.device_mesh.get_local_rank()
         self._send_counts: list[int] = torch.bincount(owner, minlength=size).tolist()
         table = all_gather_ints(self._send_counts, self.device_mesh)
         self._recv_counts: list[int] = table[:, rank].tolist()
-        return (row < index_map.n_owned).nonzero().flatten(), sent
+        return rows[order]
 
     def _exchange_pairs(self, row: Tensor, col: Tensor, index_map: IndexMap) -> Tensor:
         """Row, column and original id of the column of received entries: int64 ``[k, 3]``."""
         numbers = index_map.local_to_global
         triples = torch.stack([numbers[row], numbers[col], index_map.original_ids[col]], dim=1)
         return exchange(triples, self._send_counts, self._recv_counts, self.device_mesh)
-
-    def _targets(self, own_slot: Tensor, n_entries: int) -> Tensor:
-        """Place of each node pair of the parts: its stored entry, or after these what is sent."""
-        dtype = torch.int32 if self.n_places <= INT32_MAX else torch.int64
-        target = torch.empty(n_entries, dtype=dtype, device=self._device)
-        target[self._own] = own_slot.to(dtype)
-        sent = torch.arange(self.pattern.nnz, self.n_places, device=self._device)
-        target[self._sent] = sent.to(dtype)
-        return target
 
     @property
     def n_places(self) -> int:
@@ -153,14 +148,31 @@ class AssemblyPlan:
         return self._sent.numel()
 
 
-def _with_ghosts(index_map: IndexMap, columns: Tensor, ids: Tensor) -> tuple[IndexMap, Tensor]:
-    """Map with the same owned indices whose ghosts are the off-rank `columns`; local columns."""
+def _with_ghosts(index_map: IndexMap, col: Tensor, received: Tensor) -> tuple[IndexMap, Tensor]:
+    """Map with the same owned indices, whose ghosts are the off-rank columns of the rows.
+
+    Parameters
+    ----------
+    index_map
+        The mesh map.
+    col
+        Local indices of ghosts there that are columns of owned rows, with repetitions.
+    received
+        Number and original id of columns that other ranks name, int64 ``[k, 2]``.
+
+    Returns
+    -------
+    matrix_map, place
+        The map, and the local index in it of each ghost of `index_map`, where it is one.
+    """
     first, n_owned = index_map.first, index_map.n_owned
-    off_rank = (columns < first) | (columns >= first + n_owned)
-    ghosts, place = torch.unique(columns[off_rank], return_inverse=True)
+    used = torch.zeros(index_map.n_ghosts, dtype=torch.bool, device=col.device)
+    used[col - n_owned] = True
+    beyond = received[(received[:, 0] < first) | (received[:, 0] >= first + n_owned)]
+    numbers = torch.cat([index_map.ghosts[used], beyond[:, 0]])
+    ghosts, place = torch.unique(numbers, return_inverse=True)
     ghost_ids = torch.empty_like(ghosts)
-    ghost_ids[place] = ids[off_rank]
-    local = columns - first
-    local[off_rank] = n_owned + place
+    ghost_ids[place] = torch.cat([index_map.ghost_ids[used], beyond[:, 1]])
     offsets, rank = index_map.offsets, index_map.rank
-    return IndexMap(offsets, rank, ghosts, index_map.owned_ids, ghost_ids), local
+    matrix_map = IndexMap(offsets, rank, ghosts, index_map.owned_ids, ghost_ids)
+    return matrix_map, n_owned + torch.searchsorted(ghosts, index_map.ghosts)
