@@ -85,8 +85,8 @@ def _slots(entries: csr_array, mirrored: Indices, nodes: Indices) -> Tensor:
 
 
 def _groups_of_pairs(n_basis: int, n_cells: int, nnz: int) -> Iterator[tuple[Any, Any]]:
-    """Pairs ``i < j``, as many at once as look up about as many entries as there are."""
+    """Pairs ``i < j``, as many at once as look up about twice as many entries as there are."""
     pairs = np.array(list(combinations(range(n_basis), 2)), dtype=np.int64).reshape(-1, 2)
-    size = max(1, nnz // max(n_cells, 1))
+    size = max(1, 2 * nnz // max(n_cells, 1))
     for start in range(0, len(pairs), size):
         yield tuple(pairs[start : start + size].T)
