@@ -15,13 +15,17 @@ from tensormesh import (
 )
 from tensormesh.assemble import (
     AnisotropicLaplaceElementAssembler,
+    BlockLayout,
     ElementAssembler,
     FacetAssembler,
     FacetBilinearAssembler,
+    Field,
     FormError,
     LaplaceElementAssembler,
     LinearElasticityElementAssembler,
     MassElementAssembler,
+    MixedElementAssembler,
+    MixedNodeAssembler,
     NodeAssembler,
     PerQuadraturePoint,
     ScaledMassElementAssembler,
@@ -80,6 +84,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnisotropicLaplaceElementAssembler",
+    "BlockLayout",
     "Condenser",
     "DSparseMatrix",
     "DeviceMesh",
@@ -88,6 +93,7 @@ __all__ = [
     "ElementAssembler",
     "FacetAssembler",
     "FacetBilinearAssembler",
+    "Field",
     "FormError",
     "Hexahedron",
     "LaplaceElementAssembler",
@@ -96,6 +102,8 @@ __all__ = [
     "MassElementAssembler",
     "Mesh",
     "MeshGen",
+    "MixedElementAssembler",
+    "MixedNodeAssembler",
     "NewtonInfo",
     "NewtonStep",
     "NodeAssembler",

@@ -13,21 +13,28 @@ from tensormesh.assemble.builtin import (
 from tensormesh.assemble.element import ElementAssembler
 from tensormesh.assemble.facet import FacetAssembler
 from tensormesh.assemble.facet_bilinear import FacetBilinearAssembler
+from tensormesh.assemble.field import BlockLayout, Field
 from tensormesh.assemble.hyperelastic import NeoHookeanModel
 from tensormesh.assemble.integrand import FormError
+from tensormesh.assemble.mixed_element import MixedElementAssembler
+from tensormesh.assemble.mixed_node import MixedNodeAssembler
 from tensormesh.assemble.node import NodeAssembler
 from tensormesh.assemble.per_point import PerQuadraturePoint
 from tensormesh.assemble.transformation import Transformation
 
 __all__ = [
     "AnisotropicLaplaceElementAssembler",
+    "BlockLayout",
     "ElementAssembler",
     "FacetAssembler",
     "FacetBilinearAssembler",
+    "Field",
     "FormError",
     "LaplaceElementAssembler",
     "LinearElasticityElementAssembler",
     "MassElementAssembler",
+    "MixedElementAssembler",
+    "MixedNodeAssembler",
     "NeoHookeanModel",
     "NodeAssembler",
     "PerQuadraturePoint",

@@ -16,7 +16,7 @@ from tensormesh.assemble.per_point import PerQuadraturePoint
 from tensormesh.assemble.sampling import cells_last, gradient, interpolate
 from tensormesh.assemble.separable import Separable, separate
 from tensormesh.assemble.short_cut import ShortCut
-from tensormesh.assemble.topology import Topology
+from tensormesh.assemble.topology import Topology, Unknowns
 from tensormesh.assemble.transformation import Transformation
 from tensormesh.assemble.workspace import BlockGeometry, Workspace
 
@@ -201,6 +201,10 @@ class Assembler(nn.Module):
             source = ""
         return f"{self.n_points} points, cells {{{sizes}}}\n{source}"
 
+    def _unknowns(self, h: int) -> Unknowns:
+        """Unknowns of a node whose form has `h` components."""
+        return h
+
     # -- one call --------------------------------------------------------------------------
 
     def _integrand(self, func: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
@@ -337,12 +341,7 @@ class Assembler(nn.Module):
         width, separable
             How many numbers a cell takes in a block, and the structure of a bilinear form.
         """
-        n = self.elements[kind].shape[0]
-        picks = torch.tensor(
-            sorted({i * (n - 1) // (_N_PROBES - 1) for i in range(_N_PROBES)} if n else ()),
-            dtype=torch.int64,
-            device=self.device,
-        )
+        picks = self._few_cells(kind)
         few = geometry.of(picks)
         arguments, grid = self._arguments(form, data, kind, picks, few, table)
         # What still requires grad then comes from parameters of the form.
@@ -353,6 +352,11 @@ class Assembler(nn.Module):
         width = per_point * max(grid[0], 1) * max(1, table.values.shape[1] // self.dimension)
         bilinear = form.of_kind("trial") and form.of_kind("test")
         return width, separate(c) if bilinear else None
+
+    def _few_cells(self, kind: str) -> Tensor:
+        n = self.elements[kind].shape[0]
+        picks = {i * (n - 1) // (_N_PROBES - 1) for i in range(_N_PROBES)} if n else ()
+        return torch.tensor(sorted(picks), dtype=torch.int64, device=self.device)
 
     def _arguments(
         self,

@@ -13,6 +13,9 @@ from torch import Tensor
 from tensormesh.assemble.form import Form
 from tensormesh.assemble.geometry import CellGeometry, Tabulation
 
+# Whether a form uses the value of a function, and its gradient.
+Inputs = tuple[bool, bool]
+
 
 def element_matrices(
     form: Form, coefficients: Tensor, geometry: CellGeometry, table: Tabulation
@@ -43,17 +46,29 @@ def pull_back(form: Form, coefficients: Tensor, geometry: CellGeometry) -> Tenso
 
     Parameters as of `element_matrices`; ``[Q or 1, T, A, H * H, E]``.
     """
-    c = _to_reference(coefficients, geometry.inverse, form.uses("v"), form.uses("gradv"))
-    c = _to_reference(c.transpose(1, 2), geometry.inverse, form.uses("u"), form.uses("gradu"))
+    test, trial = _uses(form, "v", "gradv"), _uses(form, "u", "gradu")
+    return pull_back_inputs(coefficients, geometry, test, trial)
+
+
+def pull_back_inputs(
+    coefficients: Tensor, geometry: CellGeometry, test: Inputs, trial: Inputs
+) -> Tensor:
+    """As `pull_back`, for these inputs of either side."""
+    c = _to_reference(coefficients, geometry.inverse, *test)
+    c = _to_reference(c.transpose(1, 2), geometry.inverse, *trial)
     return c.transpose(1, 2) * geometry.measure[:, None, None, None]
 
 
 def reference_matrices(form: Form, pulled: Tensor, table: Tabulation) -> Tensor:
     """Element matrices ``[B * B, H * H, E]`` from coefficients that `pull_back` gave."""
+    test, trial = table.rows(*_uses(form, "v", "gradv")), table.rows(*_uses(form, "u", "gradu"))
+    return matrices_of_rows(pulled, test, trial, table.weights)
+
+
+def matrices_of_rows(pulled: Tensor, test: Tensor, trial: Tensor, weights: Tensor) -> Tensor:
+    """As `reference_matrices`, of test and trial functions with these `Tabulation.rows`."""
     c = pulled.flatten(3)  # [Q or 1, T, A, H * H * E]
-    test = table.rows(form.uses("v"), form.uses("gradv")).to(c.dtype)
-    trial = table.rows(form.uses("u"), form.uses("gradu")).to(c.dtype)
-    weights = table.weights.to(c.dtype)
+    test, trial, weights = test.to(c.dtype), trial.to(c.dtype), weights.to(c.dtype)
     if c.shape[0] == 1:
         reference = torch.einsum("q,qti,qaj->ijta", weights, test, trial)
         matrices = reference.flatten(2).flatten(0, 1) @ c[0].flatten(0, 1)
@@ -72,20 +87,30 @@ def element_vectors(
 
     Parameters as of `element_matrices`, with coefficients ``[Q or 1, T, H, E or 1]``.
     """
-    value, gradient = basis_inputs(form)
-    c = _to_reference(coefficients, geometry.inverse, value, gradient)
+    inputs = basis_inputs(form)
+    return vectors_of_rows(coefficients, geometry, inputs, table.rows(*inputs), table.weights)
+
+
+def vectors_of_rows(
+    coefficients: Tensor, geometry: CellGeometry, inputs: Inputs, rows: Tensor, weights: Tensor
+) -> Tensor:
+    """As `element_vectors`, of functions with these inputs and `Tabulation.rows`."""
+    c = _to_reference(coefficients, geometry.inverse, *inputs)
     c = c * geometry.measure[:, None, None]
-    rows = table.rows(value, gradient).to(c.dtype) * table.weights[:, None, None]
+    rows = rows.to(c.dtype) * weights[:, None, None]
     if c.shape[0] == 1:
         rows = rows.sum(0, keepdim=True)
     vectors = rows.flatten(0, 1).t() @ c.flatten(0, 1).flatten(1)
     return vectors.unflatten(1, (coefficients.shape[2], -1))
 
 
-def basis_inputs(form: Form) -> tuple[bool, bool]:
+def basis_inputs(form: Form) -> Inputs:
     """Whether a linear form uses the value and the gradient of its basis."""
-    names = ("u", "gradu") if form.of_kind("trial") else ("v", "gradv")
-    return form.uses(names[0]), form.uses(names[1])
+    return _uses(form, "u", "gradu") if form.of_kind("trial") else _uses(form, "v", "gradv")
+
+
+def _uses(form: Form, value: str, gradient: str) -> Inputs:
+    return form.uses(value), form.uses(gradient)
 
 
 def _to_reference(c: Tensor, inverse: Tensor, with_value: bool, with_gradient: bool) -> Tensor:

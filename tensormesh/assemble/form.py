@@ -1,7 +1,7 @@
 """From the signature of a weak form to what each argument means."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from tensormesh.assemble.per_point import PerQuadraturePoint
 CellValues = Tensor | PerQuadraturePoint
 Kind = Literal["trial", "test", "x", "gradx", "normal", "field", "gradient", "cell", "scalar"]
 
-_BASIS = {"u": "trial", "gradu": "trial", "v": "test", "gradv": "test"}
+_BASIS: Mapping[str, Kind] = {"u": "trial", "gradu": "trial", "v": "test", "gradv": "test"}
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,10 @@ class Form:
 def bind(
     function: Callable[..., Any],
     data: FormData,
-    basis: tuple[str, ...],
+    basis: Collection[str],
     *,
     normal: bool = False,
+    sides: Mapping[str, Kind] = _BASIS,
 ) -> Form:
     """Match the arguments of `function` with the basis and the data, by name.
 
@@ -114,9 +115,11 @@ def bind(
     data
         Data of this call.
     basis
-        Basis arguments that the form may have, of ``u gradu v gradv``.
+        Basis arguments that the form may have, of those in `sides`.
     normal
         Whether ``n`` is the outward facet normal.
+    sides
+        ``"trial"`` or ``"test"`` for each basis argument.
 
     Raises
     ------
@@ -131,15 +134,16 @@ def bind(
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ValueError(f"{_name(function)}: argument {parameter} is not allowed: name each")
-        arguments.append(_argument(function, name, data, basis, normal))
+        if name in basis:
+            arguments.append(Argument(name, sides[name], name))
+        else:
+            arguments.append(_argument(function, name, data, basis, normal))
     return Form(function, tuple(arguments))
 
 
 def _argument(
-    function: Callable[..., Any], name: str, data: FormData, basis: tuple[str, ...], normal: bool
+    function: Callable[..., Any], name: str, data: FormData, basis: Collection[str], normal: bool
 ) -> Argument:
-    if name in basis:
-        return Argument(name, _BASIS[name], name)  # type: ignore[arg-type]
     if name in ("x", "gradx"):
         return Argument(name, name, name)  # type: ignore[arg-type]
     if name in data.point_data:

@@ -5,7 +5,7 @@ both, it yields its coefficients; the element tensor is then a product of matric
 basis functions is ever passed to the user's function.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -234,16 +234,46 @@ def check_linear(
         If they differ: the form has a constant or a non-linear term in ``u`` or ``v``, or mixes
         the functions of the basis axis.
     """
+    weights = [input_weights(form, side, dim, like) for side in _sides(form)]
+
+    def values(here: Mapping[str, Tensor]) -> Tensor:
+        return values_at(form, here, dim, like, weights, basis_axis=basis_axis)
+
+    compare_at_points(form, data, like, coefficients, weights, values)
+
+
+def compare_at_points(
+    form: Form,
+    data: Mapping[str, Tensor],
+    like: Tensor,
+    coefficients: Tensor,
+    weights: Sequence[Tensor],
+    values: Callable[[Mapping[str, Tensor]], Tensor],
+) -> None:
+    """Compare coefficients at a few points with `values` of the form, for weighted unit inputs.
+
+    Parameters
+    ----------
+    form, data, like, coefficients
+        As of `check_linear`.
+    weights
+        As of `values_at`.
+    values
+        From the data at points to values ``[N, P, ...]``.
+
+    Raises
+    ------
+    FormError
+        If they differ.
+    """
     n = coefficients.shape[0]
     if n == 0:
         return
     picks = torch.tensor(
         sorted({i * (n - 1) // (_N_SAMPLES - 1) for i in range(_N_SAMPLES)}), device=like.device
     )
-    weights = [input_weights(form, side, dim, like) for side in _sides(form)]
     with torch.no_grad():
-        here = {k: t if k.endswith("=") else t[picks] for k, t in data.items()}
-        found = values_at(form, here, dim, like, weights, basis_axis=basis_axis)
+        found = values({k: t if k.endswith("=") else t[picks] for k, t in data.items()})
         expected = _contract(coefficients[picks], weights)
         _compare(form, found, expected, coefficients[picks])
 
@@ -293,7 +323,11 @@ def _sides(form: Form) -> list[Side]:
 
 def input_weights(form: Form, side: Side, dim: int, like: Tensor) -> Tensor:
     """Weights ``[2, T]`` of the unit inputs that make two inputs without a pattern."""
-    n = unit_inputs(form, side, dim, like)[0].shape[0]
+    return probe_weights(side, unit_inputs(form, side, dim, like)[0].shape[0], like)
+
+
+def probe_weights(side: Side, n: int, like: Tensor) -> Tensor:
+    """As `input_weights`, of a side with `n` unit inputs."""
     rows = [[base * (1 + ratio * k) for k in range(n)] for base, ratio in _PROBES[side]]
     return like.new_tensor(rows)
 

@@ -12,6 +12,20 @@ from tensormesh.element.cell_type import cell_type
 from tensormesh.mesh.mesh import Mesh
 from tensormesh.sparse.pattern import INT32_MAX, BlockExpansion, SparsityPattern
 
+# Unknowns of a node: how many, or for each of them whether it is at vertices only.
+Unknowns = int | tuple[bool, ...]
+
+
+def n_and_places(unknowns: Unknowns) -> tuple[int, tuple[bool, ...] | None]:
+    """How many unknowns a node has, and which are at vertices only; None if none is."""
+    return (unknowns, None) if isinstance(unknowns, int) else (len(unknowns), unknowns)
+
+
+def present_unknowns(vertices: Tensor, at_vertices: tuple[bool, ...]) -> Tensor:
+    """Which unknowns there are, bool ``[n * h]``, of nodes of which `vertices` ``[n]`` are some."""
+    everywhere = ~torch.tensor(at_vertices, device=vertices.device)
+    return (vertices.unsqueeze(1) | everywhere).flatten()
+
 
 class Connectivity:
     """What follows from the cells alone, made when it is first asked for.
@@ -27,7 +41,7 @@ class Connectivity:
     def __init__(self, n_points: int, cells: Mapping[str, Tensor]) -> None:
         self.n_points = n_points
         self.cells = dict(cells)
-        self._expansions: dict[int, BlockExpansion] = {}
+        self._expansions: dict[Unknowns, BlockExpansion] = {}
 
     @cached_property
     def pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
@@ -61,11 +75,23 @@ class Connectivity:
         dtype = torch.int32 if self.n_points <= INT32_MAX else torch.int64
         return {name: cell.to(dtype) for name, cell in self.cells.items()}
 
-    def expansion(self, h: int) -> BlockExpansion:
-        """How ``h x h`` blocks on the node pairs become scalar entries; made once per `h`."""
-        if h not in self._expansions:
-            self._expansions[h] = BlockExpansion(self.pairs[0], h)
-        return self._expansions[h]
+    @cached_property
+    def vertices(self) -> Tensor:
+        """Which nodes are vertices of cells, bool ``[n_points]``."""
+        found = next(iter(self.cells.values())).new_zeros(self.n_points, dtype=torch.bool)
+        for kind, nodes in self.cells.items():
+            found[nodes[:, : cell_type(kind).n_vertices]] = True
+        return found
+
+    def expansion(self, unknowns: Unknowns) -> BlockExpansion:
+        """How blocks on the node pairs become scalar entries; made once for such unknowns."""
+        if unknowns not in self._expansions:
+            h, at_vertices = n_and_places(unknowns)
+            present = None
+            if at_vertices is not None:
+                present = (present_unknowns(self.vertices, at_vertices),) * 2
+            self._expansions[unknowns] = BlockExpansion(self.pairs[0], h, present=present)
+        return self._expansions[unknowns]
 
 
 class Redirected(Connectivity):
@@ -203,9 +229,9 @@ class Topology:
         """Number of places that `slots` name."""
         return self._connectivity.n_slots
 
-    def expansion(self, h: int) -> BlockExpansion:
-        """How ``h x h`` blocks on the node pairs become scalar entries; made once per `h`."""
-        return self._connectivity.expansion(h)
+    def expansion(self, unknowns: Unknowns) -> BlockExpansion:
+        """How blocks on the node pairs become scalar entries; made once for such unknowns."""
+        return self._connectivity.expansion(unknowns)
 
     def map(self, convert: Callable[[Tensor], Tensor]) -> "Topology":
         """Topology with converted tensors, as `torch.nn.Module` moves its own."""

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -14,6 +14,9 @@ from tensormesh.assemble.base import Assembler
 from tensormesh.assemble.element import ElementAssembler
 from tensormesh.assemble.facet import FacetAssembler
 from tensormesh.assemble.facet_bilinear import FacetBilinearAssembler
+from tensormesh.assemble.mixed_assembler import MixedAssembler
+from tensormesh.assemble.mixed_element import MixedElementAssembler
+from tensormesh.assemble.mixed_node import MixedNodeAssembler
 from tensormesh.assemble.node import NodeAssembler
 from tensormesh.assemble.per_point import PerQuadraturePoint
 from tensormesh.assemble.tangent import DATA
@@ -43,8 +46,8 @@ class ShardedAssembly:
     Parameters
     ----------
     assembler_cls
-        Subclass of `ElementAssembler`, `NodeAssembler`, `FacetAssembler` or
-        `FacetBilinearAssembler`.
+        Subclass of `ElementAssembler`, `NodeAssembler`, `FacetAssembler`,
+        `FacetBilinearAssembler`, `MixedElementAssembler` or `MixedNodeAssembler`.
     dmesh
         The mesh.
     *args, **kwargs
@@ -106,7 +109,7 @@ class ShardedAssembly:
         """Row-sharded matrix. **Collective.**"""
 
         def blocks(asm: Assembler, data: Any, func: Any) -> tuple[Tensor, int]:
-            if not isinstance(asm, ElementAssembler | FacetBilinearAssembler):
+            if not isinstance(asm, BILINEAR):
                 raise TypeError(f"{type(asm).__name__} is no assembler of a bilinear form")
             return asm._block_values(func, data)
 
@@ -127,14 +130,31 @@ class ShardedAssembly:
             only = self.assemblers[0]
             only._topology = only._topology.over(routed)
         contributions, h = self._contributions(blocks, call)
-        values = self.dmesh.plan.expansion(h).values(self.dmesh.plan.route(contributions))
-        return DSparseMatrix.from_layout(self.dmesh.layout(h), values)
+        unknowns = self.assemblers[0]._unknowns(h)
+        layout, expansion = self.dmesh.layout(unknowns), self.dmesh.expansion(unknowns)
+        values = expansion.values(self.dmesh.plan.route(contributions))
+        return DSparseMatrix.from_layout(layout, values)
+
+    def at_nodes(self, x: Tensor) -> dict[str, Tensor]:
+        """Fields of a mixed solution at owned nodes, from its owned slice. **Collective.**"""
+        n_local = self.dmesh.index_map.n_local
+        on_parts = self.dmesh.part_values(x)
+        with agree(self.dmesh.device_mesh):
+            found: dict[str, Tensor] = {}
+            for asm, part, values in zip(self.assemblers, self.dmesh.parts, on_parts, strict=True):
+                fields = cast(MixedAssembler, asm)._at_nodes(values.flatten().to(asm.device))
+                for name, of_part in fields.items():
+                    of_part = of_part.to(self.dmesh.device)
+                    if name not in found:
+                        found[name] = of_part.new_zeros(n_local, *of_part.shape[1:])
+                    found[name][part.to_local] = of_part
+        return {name: local[: self.dmesh.index_map.n_owned] for name, local in found.items()}
 
     def vector(self, call: Mapping[str, Any]) -> Tensor:
         """Owned slice ``[n_owned * H]`` of the vector. **Collective.**"""
 
         def rows(asm: Assembler, data: Any, func: Any) -> tuple[Tensor, int]:
-            if not isinstance(asm, NodeAssembler | FacetAssembler):
+            if not isinstance(asm, LINEAR):
                 raise TypeError(f"{type(asm).__name__} is no assembler of a linear form")
             return asm._node_values(func, data)
 
@@ -250,8 +270,9 @@ class ShardedAssembly:
         return {k: replicated(p, self.dmesh.device_mesh) for k, p in named if p.requires_grad}
 
 
-BILINEAR = (ElementAssembler, FacetBilinearAssembler)
-FAMILIES = (*BILINEAR, NodeAssembler, FacetAssembler)
+BILINEAR = (ElementAssembler, FacetBilinearAssembler, MixedElementAssembler)
+LINEAR = (NodeAssembler, FacetAssembler, MixedNodeAssembler)
+FAMILIES = (*BILINEAR, *LINEAR)
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 from tensormesh.assemble.base import Assembler, check_batch_size
 from tensormesh.assemble.element import ElementAssembler
+from tensormesh.assemble.mixed_assembler import MixedAssembler
+from tensormesh.assemble.mixed_element import MixedElementAssembler
 from tensormesh.assemble.tangent import HasTangent
 from tensormesh.distributed.assemble import BILINEAR, FAMILIES, ShardedAssembly
 from tensormesh.distributed.collectives import agree
@@ -19,8 +21,9 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
     Parameters
     ----------
     cls
-        Subclass of `ElementAssembler`, `NodeAssembler`, `FacetAssembler` or
-        `FacetBilinearAssembler`; it is not changed.
+        Subclass of `ElementAssembler`, `NodeAssembler`, `FacetAssembler`,
+        `FacetBilinearAssembler`, `MixedElementAssembler` or `MixedNodeAssembler`; it is not
+        changed.
 
     Returns
     -------
@@ -45,8 +48,8 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
     """
     if not (isinstance(cls, type) and issubclass(cls, FAMILIES)):
         raise TypeError(
-            "@distributed needs a subclass of ElementAssembler, NodeAssembler, FacetAssembler or "
-            f"FacetBilinearAssembler, got {cls!r}"
+            "@distributed needs a subclass of ElementAssembler, NodeAssembler, FacetAssembler, "
+            f"FacetBilinearAssembler, MixedElementAssembler or MixedNodeAssembler, got {cls!r}"
         )
 
     def from_mesh(made: Any, mesh: DistributedMesh, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +70,7 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
             given = dict(inspect.signature(cls.__call__).bind(self, *args, **kwargs).arguments)
             del given["self"]
             check_batch_size(given.get("batch_size"))
-            if not issubclass(cls, ElementAssembler):
+            if not issubclass(cls, (ElementAssembler, MixedElementAssembler)):
                 given.pop("batch_size", None)  # which changes nothing
         if issubclass(cls, BILINEAR):
             return assembly.matrix(given)
@@ -85,4 +88,6 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
         members["_total_energy"] = lambda self, call: self._assembly.energy(call)
         members["_assembled_force"] = lambda self, *call: self._assembly.internal_force(*call)
         members["_sampled"] = lambda self, call: self._assembly.sampled(call)
+    if issubclass(cls, MixedAssembler):
+        members["_at_nodes"] = lambda self, x: self._assembly.at_nodes(x)
     return type(f"Distributed{cls.__name__}", (cls,), members)  # type: ignore[return-value]

@@ -30,7 +30,7 @@ def distributed_element_assemble(
     Parameters
     ----------
     assembler_cls
-        Subclass of `ElementAssembler`.
+        Subclass of `ElementAssembler` or another assembler of a bilinear form.
     dmesh
         The mesh.
     quadrature_order, project
@@ -155,7 +155,7 @@ def distributed_node_assemble(
     Parameters
     ----------
     assembler_cls
-        Subclass of `NodeAssembler` or `FacetAssembler`.
+        Subclass of `NodeAssembler`, `FacetAssembler` or `MixedNodeAssembler`.
     dmesh, quadrature_order, project, call_kwargs, **assembler_kwargs
         As of `distributed_element_assemble`; ``boundary_mask`` chooses the facets.
     point_data

@@ -12,7 +12,13 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 
-from tensormesh.assemble.topology import Redirected, Topology
+from tensormesh.assemble.topology import (
+    Redirected,
+    Topology,
+    Unknowns,
+    n_and_places,
+    present_unknowns,
+)
 from tensormesh.distributed.collectives import agree, all_gather_ints, all_reduce_sum
 from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
 from tensormesh.distributed.halo import Halo
@@ -30,6 +36,7 @@ from tensormesh.mesh.partition import partition_cells
 from tensormesh.mesh.partition.cells import warn_of_orphans
 from tensormesh.mesh.submesh import extract_part, lower_cell_owners
 from tensormesh.operator.rigid_modes import rigid_modes
+from tensormesh.sparse.pattern import BlockExpansion
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +137,8 @@ class DistributedMesh:
         self._cut_points = weakref.ref(mesh.points), mesh.points._version
         self.partition_uuid = draw_uuid(self.device_mesh)
         self.index_map, self.parts = self._cut(mesh, labels, owner)
-        self._layouts: dict[int, MatrixLayout] = {}
+        self._expansions: dict[Unknowns, BlockExpansion] = {}
+        self._layouts: dict[Unknowns, MatrixLayout] = {}
 
     # -- construction ----------------------------------------------------------------------
 
@@ -346,19 +354,43 @@ class DistributedMesh:
         slots = {kind: plan.redirect(x) for kind, x in cells.hand_over_pairs()[1].items()}
         return Redirected(cells, slots, plan.n_places)
 
-    def layout(self, h: int) -> MatrixLayout:
-        """Layout of the matrices with `h` unknowns a node; made once each. **Collective.**"""
-        if h not in self._layouts:
-            plan = self.plan
-            self._layouts[h] = MatrixLayout(
-                plan.expansion(h).scalar,
+    def expansion(self, unknowns: Unknowns) -> BlockExpansion:
+        """How blocks of the plan become scalar entries; made once each. **Collective.**"""
+        if unknowns not in self._expansions:
+            h, at_vertices = n_and_places(unknowns)
+            present = None
+            if at_vertices is not None:
+                present = present_unknowns(self._owned_vertices(), at_vertices)
+            self._expansions[unknowns] = self.plan.expansion(h, present)
+        return self._expansions[unknowns]
+
+    def _owned_vertices(self) -> Tensor:
+        """Which nodes that this process owns are vertices, bool ``[n_owned]``."""
+        local = torch.zeros(self.index_map.n_local, dtype=torch.bool, device=self.device)
+        for part in self.parts:
+            vertices = Topology.of(part.mesh).connectivity.vertices.to(self.device)
+            local[part.to_local[vertices]] = True
+        return local[: self.index_map.n_owned]
+
+    def layout(self, unknowns: Unknowns) -> MatrixLayout:
+        """Layout of the matrices with such unknowns; made once each. **Collective.**
+
+        Parameters
+        ----------
+        unknowns
+            How many a node has, or for each of them whether it is at vertices only.
+        """
+        if unknowns not in self._layouts:
+            plan, expansion = self.plan, self.expansion(unknowns)
+            self._layouts[unknowns] = MatrixLayout(
+                expansion.scalar,
                 plan.matrix_map,
                 plan.halo,
                 self.vectors,
-                h,
+                expansion.h,
                 self.partition_uuid,
             )
-        return self._layouts[h]
+        return self._layouts[unknowns]
 
     # -- output ----------------------------------------------------------------------------
 

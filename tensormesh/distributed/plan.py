@@ -76,7 +76,6 @@ class AssemblyPlan:
         sent = torch.arange(self.pattern.nnz, self.n_places, device=device)
         self._target[self._sent] = sent.to(dtype)
         self.halo = Halo(self.matrix_map, device_mesh)
-        self._expansions: dict[int, BlockExpansion] = {}
 
     def _order_by_owner(self, counts: Tensor, row: Tensor, index_map: IndexMap) -> Tensor:
         """Local rows of the entries to send, sorted by owner; sets which, and their counts."""
@@ -136,11 +135,22 @@ class AssemblyPlan:
         values = torch.cat([c.to(self._device) for c in contributions], dim=1)
         return scatter(self.n_places, [(self._target.unsqueeze(0), values.unsqueeze(0))])
 
-    def expansion(self, h: int) -> BlockExpansion:
-        """How ``h x h`` blocks on `pattern` become scalar entries; made once per `h`."""
-        if h not in self._expansions:
-            self._expansions[h] = BlockExpansion(self.pattern, h, self.n_places)
-        return self._expansions[h]
+    def expansion(self, h: int, present: Tensor | None = None) -> BlockExpansion:
+        """How ``h x h`` blocks on `pattern` become scalar entries.
+
+        Parameters
+        ----------
+        h
+            Size of a block.
+        present
+            Which unknowns of owned nodes there are, bool ``[n_owned * h]``; by default all.
+            **Collective** where given.
+        """
+        if present is None:
+            return BlockExpansion(self.pattern, h, self.n_places)
+        by_node = present.view(-1, h).to(torch.uint8)
+        columns = self.halo.scatter_forward(by_node).bool().flatten()
+        return BlockExpansion(self.pattern, h, self.n_places, (present, columns))
 
     @cached_property
     def off_rank_entries(self) -> int:

@@ -189,12 +189,29 @@ class BlockExpansion:
     n_given
         Number of blocks whose components `values` gets, those of the pattern first; by default
         just these.
+    present
+        Which scalar rows and columns there are, bool ``[n_rows * h]`` and ``[n_cols * h]``: the
+        others get no entries. By default all.
     """
 
-    def __init__(self, pattern: SparsityPattern, h: int, n_given: int | None = None) -> None:
+    def __init__(
+        self,
+        pattern: SparsityPattern,
+        h: int,
+        n_given: int | None = None,
+        present: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
         self.h = h
         n_given = pattern.nnz if n_given is None else n_given
         self.scalar, self._source = _expand(pattern, h, n_given)
+        if present is not None:
+            self._leave_out(*present)
+
+    def _leave_out(self, rows: Tensor, columns: Tensor) -> None:
+        whole = self.scalar
+        kept = (rows[whole.row] & columns[whole.col]).nonzero().flatten()
+        self.scalar = SparsityPattern(whole.row[kept], whole.col[kept], whole.shape)
+        self._source = kept if self._source is None else self._source[kept]
 
     def values(self, blocks: Tensor) -> Tensor:
         """Scalar values ``[nnz * h * h]`` from the components of blocks, ``[h * h, n_given]``."""
