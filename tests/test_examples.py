@@ -135,3 +135,17 @@ def test_elastodynamics_is_the_same_on_two_ranks(tmp_path: Path) -> None:
     assert number("largest drift of it", printed) < 1e-8
     alone, two = files(tmp_path, 1, "elastodynamics", 2), files(tmp_path, 2, "elastodynamics", 2)
     assert largest_difference(alone, two, "displacement") < 1e-6
+
+
+def test_stokes_is_the_same_on_two_ranks(tmp_path: Path) -> None:
+    labels = {"coming in": 1e-7, "going out": 1e-7, "fastest": 1e-6, "pressure drop": 1e-6}
+    printed = both("stokes", tmp_path, labels, "--cells", "6")
+    assert number("coming in", printed) == pytest.approx(2 / 3, rel=1e-8)  # of a parabola
+    assert number("going out", printed) == pytest.approx(2 / 3, rel=1e-7)
+    assert number("fastest", printed) == pytest.approx(2.0, rel=0.01)
+    # Parabolas in both parts, 8 + 2 * 64, and what the step takes.
+    assert 136 < number("pressure drop", printed) < 160
+    alone, two = files(tmp_path, 1, "stokes", 2), files(tmp_path, 2, "stokes", 2)
+    assert alone.point_arrays == {"velocity": ("Float64", 3), "pressure": ("Float64", 1)}
+    assert largest_difference(alone, two, "velocity") < 1e-6
+    assert largest_difference(alone, two, "pressure") < 1e-4
