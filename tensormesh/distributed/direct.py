@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from tensormesh.distributed.collectives import agree, all_gather_ints, exchange
-from tensormesh.distributed.krylov import Solution
-from tensormesh.distributed.krylov.iteration import dots
 from tensormesh.distributed.system import System
 from tensormesh.sparse.direct import direct_solve
+from tensormesh.sparse.krylov import Solution
+from tensormesh.sparse.krylov.iteration import dots
 from tensormesh.sparse.pattern import SparsityPattern
 
 # Unknowns over all ranks that one rank may gather and factor.

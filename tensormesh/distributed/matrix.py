@@ -17,7 +17,6 @@ from tensormesh.distributed.collectives import agree, all_gather_rows, all_max, 
 from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
 from tensormesh.distributed.engine import Engine
 from tensormesh.distributed.forms import refuse_different
-from tensormesh.distributed.krylov.solution import Callback
 from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.owned_vector import OwnedVector, like
 from tensormesh.distributed.preconditioner import Preconditioner
@@ -28,6 +27,7 @@ from tensormesh.distributed.solve import solve
 from tensormesh.distributed.solve_options import SolveOptions
 from tensormesh.distributed.transpose import TransposedMatrix
 from tensormesh.distributed.wrap import layout_of
+from tensormesh.sparse.krylov.solution import Callback
 from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.matrix import SparseMatrix
 from tensormesh.sparse.product import multiply

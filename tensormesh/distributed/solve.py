@@ -2,8 +2,6 @@
 
 import logging
 import time
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +13,6 @@ from torch.distributed.tensor import DTensor
 from tensormesh.distributed.adjoint import differentiable_solve
 from tensormesh.distributed.collectives import agree
 from tensormesh.distributed.direct import direct
-from tensormesh.distributed.krylov import Solution, bicgstab, cg, gmres, minres
-from tensormesh.distributed.krylov.solution import Array
-from tensormesh.distributed.null_space import NullSpace, Projected, vectors_of
 from tensormesh.distributed.owned_vector import like
 from tensormesh.distributed.preconditioner import (
     Adjoint,
@@ -27,22 +22,17 @@ from tensormesh.distributed.preconditioner import (
     preconditioner_named,
 )
 from tensormesh.distributed.solve_options import SolveOptions, check_vectors
-from tensormesh.distributed.system import Kind, System
+from tensormesh.distributed.system import System
 from tensormesh.distributed.units import times_power, unit_exponents
-from tensormesh.errors import NotConvergedError, SingularMatrixError, SolveError
+from tensormesh.sparse.krylov.choice import METHODS, Kind, method_for, report_failure
+from tensormesh.sparse.krylov.null_space import NullSpace, Projected, vectors_of
+from tensormesh.sparse.krylov.solution import Array, Solution
 from tensormesh.sparse.solve_info import SolveInfo
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
 
 logger = logging.getLogger(__name__)
-
-_METHODS: dict[str, Callable[..., Solution]] = {
-    "cg": cg,
-    "minres": minres,
-    "gmres": gmres,
-    "bicgstab": bicgstab,
-}
 
 
 def solve(
@@ -112,7 +102,7 @@ class _Solver:
     def _prepare(self, system: System, b: Tensor, exponent: int) -> Kind:
         """Choose the method and the preconditioner. **Collective.**"""
         kind, space = system.kind(), self._options.null_space
-        self._method = _method_for(kind, self._options.method)
+        self._method = method_for(kind, self._options.method)
         if space is not None:
             if not kind.hermitian:
                 raise ValueError("null_space needs a symmetric (complex: Hermitian) matrix")
@@ -157,7 +147,7 @@ class _Solver:
             M = Projected(M, self._null_space)
         if self._method == "gmres":
             options["restart"] = self._options.restart
-        return _METHODS[self._method](
+        return METHODS[self._method](
             system,
             b,
             M,
@@ -189,26 +179,7 @@ class _Solver:
         if not hasattr(self, "info"):
             self.info = info
         if not info.converged:
-            _fail(info, self._options)
-
-
-def _method_for(kind: Kind, wanted: str) -> str:
-    """Choose a method that fits, or refuse the one that was asked for and does not."""
-    if wanted == "auto" and not kind.hermitian:
-        return "gmres"
-    if wanted == "auto":
-        return "cg" if kind.diagonal == "positive" else "minres"
-    if wanted in ("cg", "minres") and not kind.hermitian:
-        raise ValueError(
-            f"the matrix is not symmetric (complex: not Hermitian), and method {wanted!r} needs it "
-            "to be; use 'auto', 'gmres' or 'bicgstab'"
-        )
-    if wanted == "cg" and kind.diagonal != "positive":
-        raise ValueError(
-            "diagonal entries are not positive, so that the matrix is not positive definite, as "
-            "method 'cg' needs it to be; use 'auto' or 'minres'"
-        )
-    return wanted
+            report_failure(info, self._options.rtol, self._options.on_failure)
 
 
 def _transpose(M: Preconditioner) -> Preconditioner:
@@ -216,28 +187,3 @@ def _transpose(M: Preconditioner) -> Preconditioner:
         transpose: Preconditioner = M.T
         return transpose
     raise ValueError(f"preconditioner {M.name!r} has no transpose, as A.T.solve needs it")
-
-
-_ADVICE = {
-    "maxiter": "raise maxiter, loosen rtol, or check that the system is well posed",
-    "stagnated": "more iterations of this kind do not help: loosen rtol, use float64, another "
-    "method or preconditioner, or a larger restart of gmres",
-    "breakdown": "the recurrence of the method cannot go on: use 'gmres'",
-    "singular": "a direction has no energy: some motion is not held; add constraints",
-    "indefinite": "the matrix is not positive definite: use 'auto' or 'minres'",
-    "indefinite preconditioner": "the preconditioner is not Hermitian positive definite, as this "
-    "method needs it to be",
-    "not finite": "an overflow or NaN appeared: check coefficients and scaling",
-}
-
-
-def _fail(info: SolveInfo, options: SolveOptions) -> None:
-    message = (
-        f"{info.method} stopped after {info.iterations} iterations at a relative residual of "
-        f"{info.residual:.3e} (rtol = {options.rtol:g}): {info.reason}; {_ADVICE[info.reason]}"
-    )
-    if options.on_failure == "raise":
-        kinds: dict[str, type[SolveError]] = {"singular": SingularMatrixError}
-        raise kinds.get(info.reason, NotConvergedError)(message)
-    if options.on_failure == "warn":
-        warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tensormesh.distributed.collectives import all_gather_ints
 from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.krylov.solution import Callback
 from tensormesh.distributed.preconditioner import PRECONDITIONERS
+from tensormesh.sparse.krylov.solution import Callback
 
 METHODS = ("auto", "cg", "minres", "gmres", "bicgstab", "direct")
 _ON_FAILURE = ("raise", "warn", "return")
@@ -65,6 +65,10 @@ class SolveOptions:
                 raise ValueError(f"{name} must be at least 1, got {number}")
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback must be callable or None, got {self.callback!r}")
+        given = self.preconditioner
+        open_choice = isinstance(given, str) and given in ("auto", "none")
+        if self.method == "direct" and not open_choice:
+            raise ValueError("preconditioner needs an iterative method, not 'direct'")
         self._check_null_space()
 
     def _check_null_space(self) -> None:

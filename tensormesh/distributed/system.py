@@ -1,7 +1,5 @@
 """What is known of a system before it is solved: its kind, and whether it can be solved at all."""
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,32 +7,13 @@ import torch
 from torch import Tensor
 
 from tensormesh.distributed.collectives import all_reduce_sum, raise_together
-from tensormesh.distributed.krylov.iteration import dots
-from tensormesh.distributed.krylov.solution import Array, Operator
 from tensormesh.distributed.product import ShardedProduct, TransposedProduct
 from tensormesh.errors import SingularMatrixError
+from tensormesh.sparse.krylov.choice import SLACK, Kind, is_hermitian
+from tensormesh.sparse.krylov.solution import Array, Operator
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
-
-# Roundings that a sum over a row, or a product with a probe vector, may be off by.
-_SLACK = 1e3
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What decides which method fits.
-
-    Parameters
-    ----------
-    hermitian
-        Whether the matrix equals its conjugate transpose.
-    diagonal
-        ``"positive"``, ``"with zeros"`` or ``"any"``.
-    """
-
-    hermitian: bool
-    diagonal: str
 
 
 class System:
@@ -77,7 +56,8 @@ class System:
         counts = torch.stack([(real <= 0).sum(), (diagonal == 0).sum()])
         not_positive, zero = all_reduce_sum(counts, layout.device_mesh).tolist()
         kinds = "with zeros" if zero else "any" if not_positive else "positive"
-        return Kind(self._is_hermitian(diagonal.dtype), kinds)
+        same = is_hermitian(self, layout.owned_dofs, diagonal.dtype, self.total)
+        return Kind(same, kinds)
 
     def _zero_row(self) -> Exception | None:
         layout = self.matrix.layout
@@ -95,19 +75,6 @@ class System:
         values = self.matrix.values.detach().abs()
         sums = values.new_zeros(self.matrix.layout.n_owned)
         return sums.index_add_(0, self.matrix.layout.pattern.row, values)
-
-    def _is_hermitian(self, dtype: torch.dtype) -> bool:
-        """For two vectors of no particular direction, ``<x, A y> = <A x, y>``."""
-        dofs = self.matrix.layout.owned_dofs
-        x = torch.sin(1.0 + dofs.to(torch.float64) * 0.73).to(dtype)
-        y = torch.cos(2.0 + dofs.to(torch.float64) * 1.37).to(dtype)
-        if dtype.is_complex:
-            x, y = x + 1j * y, y - 0.5j * x
-        Ax, Ay = self @ x, self @ y
-        pairs = ((x, Ay), (Ax, y), (x, x), (Ay, Ay), (y, y), (Ax, Ax))
-        left, right, xx, ay, yy, ax = dots(self.total, *pairs)
-        scale = max(math.sqrt(xx.real * ay.real), math.sqrt(yy.real * ax.real))
-        return bool(abs(left - right) <= _SLACK * torch.finfo(dtype).eps * scale)
 
     def check_constants(self, b: Tensor, hermitian: bool) -> None:
         """Refuse a system whose rows sum to zero, in some component, while `b` does not.
@@ -133,7 +100,7 @@ class System:
         lengths = np.cumsum([len(fact) for fact in facts])[:-1]
         sums = np.abs(self.total(torch.cat([fact.to(b.dtype) for fact in facts])))
         found, size, norms2, loads = np.split(sums, lengths)
-        slack = _SLACK * torch.finfo(b.dtype).eps
+        slack = SLACK * torch.finfo(b.dtype).eps
         free = found <= slack**2 * size
         loaded = loads.reshape(h, -1) > slack * np.sqrt(self.matrix.shape[0] / h * norms2)
         bad = (free[:, None] & loaded).any(1).nonzero()[0]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tensormesh.distributed.collectives import all_gather_ints
 from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.krylov.solution import Array
+from tensormesh.sparse.krylov.solution import Array
 
 
 def unit_exponents(tensors: Sequence[Tensor], device_mesh: DeviceMesh) -> list[int]:

@@ -49,34 +49,86 @@ def direct_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> Tensor:
     X. S. Li, An overview of SuperLU, ACM TOMS 31 (2005) 302-325. N. J. Higham, Accuracy and
     Stability of Numerical Algorithms, SIAM 2002, chapter 15, on condition estimates.
     """
-    return differentiable_solve(_Direct(), pattern, values, b)
+    return differentiable_solve(Direct(), pattern, values, b)
 
 
-class _Direct:
+class Direct:
+    """SuperLU of one matrix: factored at the first right-hand side, for it and for its adjoint."""
+
+    def __init__(self) -> None:
+        self._adjoint = _AdjointOf(self)
+        self._factors: _Factors | None = None
+
+    @classmethod
+    def of(cls, pattern: SparsityPattern, values: Tensor) -> "Direct":
+        """Factors of this matrix, made now."""
+        if pattern.shape[0] != pattern.shape[1]:
+            raise ValueError(f"factors need a square matrix, got shape {pattern.shape}")
+        found = cls()
+        if pattern.shape[0]:
+            found._factors = _Factors(pattern, values)
+        return found
+
     @property
-    def adjoint(self) -> "_Direct":
-        return self
+    def adjoint(self) -> "_AdjointOf":
+        """The same factors, for the conjugate transpose."""
+        return self._adjoint
 
     def __call__(self, pattern: SparsityPattern, values: Tensor, b: Tensor) -> Tensor:
-        return torch.from_numpy(_factor_and_solve(pattern, values, b)).to(b.device, b.dtype)
+        """Solve for numbers; `values` are those of the first call."""
+        if b.numel() == 0:
+            return b.detach().clone()
+        if self._factors is None:
+            self._factors = _Factors(pattern, values)
+        return self._factors.solve(b, "N")
+
+    def solve_adjoint(self, b: Tensor) -> Tensor:
+        """Solve with the conjugate transpose of what was factored."""
+        if self._factors is None:  # nothing was: there are no unknowns, or no columns
+            return b.detach().clone()
+        return self._factors.solve(b, "H")
 
 
-def _factor_and_solve(pattern: SparsityPattern, values: Tensor, b: Tensor) -> Array:
-    if b.numel() == 0:
-        return b.detach().cpu().resolve_conj().numpy().copy()
-    entries = values.detach().cpu().resolve_conj().numpy()
-    indices = (pattern.row.cpu().numpy(), pattern.col.cpu().numpy())
-    # SuperLU works in double precision; single precision is rounded once, at the end.
-    work = np.result_type(entries.dtype, np.float64)
-    matrix = sp.coo_array((entries.astype(work), indices), pattern.shape).tocsc()
-    if not np.isfinite(matrix.data).all():
-        raise ValueError("the matrix holds NaN or infinite entries")
-    _refuse_empty_rows(pattern)
-    right = b.detach().cpu().resolve_conj().numpy().astype(work)
-    matrix, rows, cols = _equilibrated(matrix)
-    factors = _factor(matrix)
-    x = factors.solve(np.asfortranarray((right.T * rows).T))
-    return np.ascontiguousarray((x.T * cols).T)
+class _AdjointOf:
+    def __init__(self, direct: Direct) -> None:
+        self._direct = direct
+
+    @property
+    def adjoint(self) -> Direct:
+        return self._direct
+
+    def __call__(self, pattern: SparsityPattern, values: Tensor, b: Tensor) -> Tensor:
+        return self._direct.solve_adjoint(b)
+
+
+class _Factors:
+    """``R A C = L U`` with scales ``R`` and ``C`` of rows and columns, on the host."""
+
+    def __init__(self, pattern: SparsityPattern, values: Tensor) -> None:
+        entries = values.detach().cpu().resolve_conj().numpy()
+        indices = (pattern.row.cpu().numpy(), pattern.col.cpu().numpy())
+        # SuperLU works in double precision; single precision is rounded once, at the end.
+        self._dtype = np.result_type(entries.dtype, np.float64)
+        matrix = sp.coo_array((entries.astype(self._dtype), indices), pattern.shape).tocsc()
+        if not np.isfinite(matrix.data).all():
+            raise ValueError("the matrix holds NaN or infinite entries")
+        _refuse_empty_rows(pattern)
+        matrix, self._rows, self._cols = _equilibrated(matrix)
+        self._factors = _factor(matrix)
+
+    def solve(self, b: Tensor, trans: str) -> Tensor:
+        """``A x = b`` or, for ``"H"``, ``A^H x = b``."""
+        right = b.detach().cpu().resolve_conj().numpy()
+        before, after = (self._rows, self._cols) if trans == "N" else (self._cols, self._rows)
+        x = self._solve_scaled((right.T * before).T, trans)
+        return torch.from_numpy(np.ascontiguousarray((x.T * after).T)).to(b.device, b.dtype)
+
+    def _solve_scaled(self, right: Array, trans: str) -> Array:
+        if np.iscomplexobj(right) and not np.issubdtype(self._dtype, np.complexfloating):
+            real, imaginary = (self._solve_scaled(part, trans) for part in (right.real, right.imag))
+            return real + 1j * imaginary
+        x: Array = self._factors.solve(np.asfortranarray(right.astype(self._dtype)), trans)
+        return x
 
 
 def _equilibrated(matrix: sp.csc_array) -> tuple[sp.csc_array, Array, Array]:

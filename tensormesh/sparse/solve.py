@@ -1,18 +1,24 @@
 """Choose how to solve a sparse system on one device, and check what was asked for."""
 
 import time
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.adjoint import differentiable_solve
-from tensormesh.sparse.direct import direct_solve
+from tensormesh.sparse.adjoint import Solver, differentiable_solve
+from tensormesh.sparse.direct import Direct
 from tensormesh.sparse.iterative import PYTORCH, SCIPY, Iterative
+from tensormesh.sparse.krylov.choice import METHODS
+from tensormesh.sparse.krylov.solution import Callback
+from tensormesh.sparse.krylov_solver import Krylov
 from tensormesh.sparse.pattern import SparsityPattern
 from tensormesh.sparse.product import multiply
 from tensormesh.sparse.solve_info import SolveInfo
 
-_DIRECT = ("auto", "lu")
+_DIRECT = ("auto", "lu", "direct")
+# Preconditioners that leave the choice of a method open.
+_ANY_METHOD = ("auto", "none")
 _METHODS = {
     "auto": (*_DIRECT, *SCIPY, *(m for m in PYTORCH if m not in SCIPY)),
     "scipy": (*_DIRECT, *SCIPY),
@@ -30,9 +36,12 @@ def solve(
     maxiter: int = 10000,
     tol: float = 1e-10,
     *,
-    preconditioner: str = "auto",
+    preconditioner: Any = "auto",
     x0: Tensor | None = None,
     on_failure: str = "raise",
+    restart: int = 50,
+    callback: Callback | None = None,
+    null_space: Tensor | str | None = None,
 ) -> tuple[Tensor, SolveInfo]:
     """Solve ``A x = b``; see `SparseMatrix.solve` for the arguments.
 
@@ -42,36 +51,71 @@ def solve(
         The solution in the shape of `b`, and the account of it.
     """
     _check(backend, method, atol, maxiter, tol, preconditioner, on_failure)
-    if method in _DIRECT:
-        return _direct(pattern, values, b, preconditioner)
-    chosen = _backend(backend, method)
+    asked = {
+        "preconditioner": not (isinstance(preconditioner, str) and preconditioner in _ANY_METHOD),
+        "null_space": null_space is not None,
+    }
+    if method in ("lu", "direct") or (method == "auto" and not any(asked.values())):
+        _refuse(asked, f"needs an iterative method, such as 'cg', not {method!r}")
+        return direct(Direct(), pattern, values, b)
     if x0 is not None and x0.shape != b.shape:
         raise ValueError(f"x0 has shape {tuple(x0.shape)}, b has {tuple(b.shape)}")
+    _check_krylov(restart, callback, null_space, b)
     guess = None if x0 is None else x0.detach()
-    solver = Iterative(method, chosen, preconditioner, tol, atol, maxiter, on_failure, guess)
+    solver: Iterative | Krylov
+    if backend == "auto" and method in ("auto", *METHODS):
+        solver = Krylov(
+            method, preconditioner, tol, atol, maxiter, on_failure, restart, guess, callback,
+            null_space,
+        )  # fmt: skip
+    else:
+        plain = isinstance(preconditioner, str) and preconditioner in ("jacobi", *_ANY_METHOD)
+        asked["preconditioner"] = not plain
+        asked["callback"] = callback is not None
+        _refuse(asked, f"is for backend='auto' and methods {', '.join(METHODS)}")
+        chosen = ("scipy" if method in SCIPY else "pytorch") if backend == "auto" else backend
+        solver = Iterative(method, chosen, preconditioner, tol, atol, maxiter, on_failure, guess)
     x = differentiable_solve(solver, pattern, values, b)
-    return x, solver.info or SolveInfo(True, 0, 0.0, method, "none", "nothing to solve", 0.0)
+    name = preconditioner if isinstance(preconditioner, str) else "none"
+    return x, solver.info or SolveInfo(True, 0, 0.0, method, name, "nothing to solve", 0.0)
 
 
-def _direct(
-    pattern: SparsityPattern, values: Tensor, b: Tensor, preconditioner: str
+def direct(
+    solver: Solver, pattern: SparsityPattern, values: Tensor, b: Tensor
 ) -> tuple[Tensor, SolveInfo]:
-    if preconditioner == "jacobi":
-        raise ValueError("preconditioner = 'jacobi' needs an iterative method, such as 'cg'")
+    """Solve with a direct solver, and compute the residual anew."""
     start = time.perf_counter()
-    x = direct_solve(pattern, values, b)
+    x = differentiable_solve(solver, pattern, values, b)
     seconds = time.perf_counter() - start
     with torch.no_grad():
-        right = b.to(x.dtype)
-        size = float(right.norm())
-        residual = float((right - multiply(pattern, values, x)).norm()) / size if size else 0.0
+        columns = b.to(x.dtype) if b.dim() == 2 else b.to(x.dtype).unsqueeze(1)
+        left = columns - multiply(pattern, values, x).reshape(columns.shape)
+        sizes = columns.norm(dim=0)
+        shares = left.norm(dim=0) / torch.where(sizes > 0, sizes, torch.ones_like(sizes))
+        residual = float(shares.max()) if shares.numel() else 0.0
     return x, SolveInfo(True, 0, residual, "lu", "none", "direct", seconds)
 
 
-def _backend(backend: str, method: str) -> str:
-    if backend == "auto":
-        return "scipy" if method in SCIPY else "pytorch"
-    return backend
+def _refuse(asked: dict[str, bool], why: str) -> None:
+    for name, given in asked.items():
+        if given:
+            raise ValueError(f"{name} {why}")
+
+
+def _check_krylov(
+    restart: int, callback: Callback | None, null_space: Tensor | str | None, b: Tensor
+) -> None:
+    if not isinstance(restart, int) or restart < 1:
+        raise ValueError(f"restart must be an integer of at least 1, got {restart!r}")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable or None, got {callback!r}")
+    if isinstance(null_space, Tensor):
+        if null_space.dim() != 2 or null_space.shape[0] != b.shape[0]:
+            raise ValueError(
+                f"null_space has shape {tuple(null_space.shape)}; expected [{b.shape[0]}, m]"
+            )
+    elif null_space not in (None, "constants"):
+        raise ValueError(f"null_space must be a tensor, 'constants' or None, got {null_space!r}")
 
 
 def _check(
@@ -80,7 +124,7 @@ def _check(
     atol: float,
     maxiter: int,
     tol: float,
-    preconditioner: str,
+    preconditioner: Any,
     on_failure: str,
 ) -> None:
     if backend not in _METHODS:
@@ -89,9 +133,10 @@ def _check(
         raise ValueError(f"backend = 'pytorch' needs a method: one of {', '.join(PYTORCH)}")
     choices = {
         "method": (method, _METHODS[backend]),
-        "preconditioner": (preconditioner, ("auto", "jacobi", "none")),
         "on_failure": (on_failure, ("raise", "warn", "return")),
     }
+    if not hasattr(type(preconditioner), "__matmul__"):
+        choices["preconditioner"] = (preconditioner, ("jacobi", "multilevel", *_ANY_METHOD))
     for name, (value, allowed) in choices.items():
         if value not in allowed:
             where = f" of backend {backend!r}" if name == "method" else ""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
+from tensormesh.sparse.factorized import Factorized
+from tensormesh.sparse.krylov.solution import Callback
 from tensormesh.sparse.nonlinear import dense_jacobian, nonlinear_solve
 from tensormesh.sparse.pattern import SparsityPattern
 from tensormesh.sparse.solve import solve
@@ -33,10 +35,13 @@ class Solvers:
         verbose: bool = False,
         *,
         rtol: float | None = None,
-        preconditioner: str = "auto",
+        preconditioner: Any = "auto",
         x0: Tensor | None = None,
         on_failure: str = "raise",
         return_info: bool = False,
+        restart: int = 50,
+        callback: Callback | None = None,
+        null_space: Tensor | str | None = None,
     ) -> Tensor | tuple[Tensor, SolveInfo]:
         """Solve ``A x = b``.
 
@@ -45,12 +50,14 @@ class Solvers:
         b
             ``[n]`` or ``[n, k]``.
         backend
-            ``"scipy"`` (on the host), ``"pytorch"`` (iterative methods where the matrix is), or
-            ``"auto"``: scipy, if it has the method.
+            ``"scipy"`` (on the host), ``"pytorch"`` (iterative methods of torch-sla, where the
+            matrix is), or ``"auto"``: the methods of sharded matrices, where the matrix is; for
+            others scipy, if it has the method.
         method
-            ``"auto"`` or ``"lu"``: direct. Iterative ones of scipy: ``"cg"``, ``"bicgstab"``,
-            ``"gmres"``, ``"lgmres"``, ``"minres"``, ``"qmr"``; of torch-sla: ``"cg"``,
-            ``"bicgstab"``, ``"gmres"``, ``"minres"``, ``"lsqr"``, ``"lsmr"``.
+            ``"lu"`` or ``"direct"``: direct. ``"cg"``, ``"minres"``, ``"gmres"``, ``"bicgstab"``,
+            in each backend; ``"lgmres"`` and ``"qmr"`` of scipy, ``"lsqr"`` and ``"lsmr"`` of
+            torch-sla. ``"auto"``: direct, or if a preconditioner or `null_space` is given, the
+            iterative method that fits the matrix.
         atol, tol, maxiter
             An iterative method stops when ``|b - A x| <= max(tol |b|, atol)``, the residual
             computed anew, or after `maxiter` iterations, 10,000 by default.
@@ -59,13 +66,26 @@ class Solvers:
         rtol
             Another name of `tol`.
         preconditioner
-            Of an iterative method: ``"auto"``, ``"jacobi"`` or ``"none"``.
+            Of an iterative method: ``"auto"``, ``"jacobi"``, ``"none"``, ``"multilevel"``
+            (smoothed aggregation by pyamg, for real symmetric matrices), or an object with
+            ``M @ r`` and, to serve gradients of systems that are not Hermitian, a transpose ``T``.
+            The last two, `restart`, `callback` and `null_space` are for ``backend="auto"``.
         x0
             First guess of an iterative method.
         on_failure
             ``"raise"``, ``"warn"`` or ``"return"`` when the tolerance is not reached.
         return_info
-            Whether to return the `SolveInfo` too.
+            Whether to return the `SolveInfo` too; of several columns, that of the worst.
+        restart
+            Iterations after which gmres begins anew.
+        callback
+            Called after each iteration with its number and the relative residual of the worst
+            column, as the recurrence has it; never by a direct method.
+        null_space
+            What a Hermitian matrix maps to zero: independent vectors ``[n, m]``, or
+            ``"constants"``, one for each component (of as many interleaved ones, up to three, as
+            the matrix maps to zero). The part of `b` in it is removed; so is that of the solution,
+            which is the shortest one.
 
         Returns
         -------
@@ -75,7 +95,8 @@ class Solvers:
         Raises
         ------
         SingularMatrixError
-            If the direct method finds the matrix singular to rounding, or a row is empty.
+            If the direct method finds the matrix singular to rounding, a row is empty, or an
+            iterative method meets a motion that is not held.
         NotConvergedError
             If the tolerance is not reached and `on_failure` is ``"raise"``.
         ValueError
@@ -93,8 +114,21 @@ class Solvers:
             preconditioner=preconditioner,
             x0=x0,
             on_failure=on_failure,
+            restart=restart,
+            callback=callback,
+            null_space=null_space,
         )
         return (x, info) if return_info else x
+
+    def factorized(self) -> Factorized:
+        """Factors of this matrix, for many right-hand sides: ``factorized().solve(b)``.
+
+        Returns
+        -------
+        Factorized
+            Solves like ``solve(b, method="direct")``; factored here.
+        """
+        return Factorized(self.pattern, self.values)
 
     def solve_batch(
         self,

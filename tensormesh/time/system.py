@@ -6,6 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# What a direct solve takes or leaves: with no other options a serial matrix is factored, once.
+_OF_DIRECT = {"method", "rtol", "tol", "atol", "maxiter", "on_failure"}
+
 
 class StepSystem:
     """``A x = b`` where `x` is given on constrained unknowns: condensed once, solved often.
@@ -29,18 +32,27 @@ class StepSystem:
         self._full, self._condenser = A, condenser
         self._solve_options = dict(solve_options or {})
         self.reduced = A if condenser is None else condenser(A)[0]
+        options = self._solve_options
+        direct = options.get("method", "auto") in ("auto", "lu", "direct")
+        once = direct and set(options) <= _OF_DIRECT and hasattr(self.reduced, "factorized")
+        self._factors = self.reduced.factorized() if once else None
 
     def solve(self, b: Tensor, given: Tensor | None, guess: Tensor) -> Tensor:
         """``x`` with the entries of `given` on constrained unknowns; without it, zero there."""
         if self._condenser is None:
-            x: Tensor = self.reduced.solve(b, **{"x0": guess, **self._solve_options})
-            return x
+            return self._solve(b, guess)
         restrict, prolong = self._condenser.restrict, self._condenser.prolong
         lifted = None if given is None else given - prolong(restrict(given))
         right = b if lifted is None else b - self._full @ lifted
-        options = {"x0": restrict(guess), **self._solve_options}
-        x = prolong(self.reduced.solve(restrict(right), **options))
+        x: Tensor = prolong(self._solve(restrict(right), restrict(guess)))
         return x if lifted is None else x + lifted
+
+    def _solve(self, b: Tensor, guess: Tensor) -> Tensor:
+        if self._factors is not None:
+            x: Tensor = self._factors.solve(b)
+        else:
+            x = self.reduced.solve(b, **{"x0": guess, **self._solve_options})
+        return x
 
     def prescribed(self, like: Tensor, value: Tensor | None) -> Tensor | None:
         """Vector of the condenser's values, zero on free unknowns; `value` replaces them first."""

@@ -117,7 +117,7 @@ def test_row_solve_of_zero_and_nothing():
         ({"backend": "pytorch", "method": "qmr"}, "method of backend 'pytorch' must"),
         ({"backend": "pytorch"}, "needs a method"),
         ({"preconditioner": "ilu"}, "preconditioner must"),
-        ({"preconditioner": "jacobi"}, "needs an iterative method"),
+        ({"method": "lu", "preconditioner": "jacobi"}, "needs an iterative method"),
         ({"method": "cg", "tol": -1.0}, "tol"),
         ({"method": "cg", "tol": 0.0}, "give one positive"),
         ({"method": "cg", "maxiter": 0}, "maxiter"),

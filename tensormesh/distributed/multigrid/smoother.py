@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from tensormesh.distributed.krylov.solution import Operator
+from tensormesh.sparse.krylov.solution import Operator
 
 # Errors between these multiples of the largest eigenvalue are smoothed. The upper one allows for
 # an estimate that is low; all below 1.4 are damped.

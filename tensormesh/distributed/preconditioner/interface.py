@@ -1,35 +1,9 @@
-"""What a preconditioner is, and what is made of any."""
-
-from typing import Protocol
+"""What scaling a matrix makes of its preconditioner."""
 
 from torch import Tensor
 
 from tensormesh.distributed.units import times_power
-
-
-class Preconditioner(Protocol):
-    """Approximate inverse of a matrix. With an attribute ``T`` it serves transposed systems too."""
-
-    name: str
-
-    def __matmul__(self, r: Tensor, /) -> Tensor:
-        """Product with the owned slice ``[n_owned]`` or ``[n_owned, k]``. **Collective.**"""
-
-
-class Adjoint:
-    """Conjugate transpose of a preconditioner that has a transpose.
-
-    Parameters
-    ----------
-    transpose
-        Its transpose.
-    """
-
-    def __init__(self, transpose: Preconditioner) -> None:
-        self._transpose, self.name = transpose, transpose.name
-
-    def __matmul__(self, r: Tensor) -> Tensor:
-        return (self._transpose @ r.conj()).conj() if r.is_complex() else self._transpose @ r
+from tensormesh.sparse.krylov.preconditioner import Preconditioner
 
 
 class Scaled:

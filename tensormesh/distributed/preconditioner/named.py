@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from tensormesh.distributed.preconditioner.interface import Preconditioner
 from tensormesh.distributed.preconditioner.jacobi import Jacobi
 from tensormesh.distributed.preconditioner.multilevel import Multilevel
 from tensormesh.distributed.preconditioner.schwarz import Schwarz
+from tensormesh.sparse.krylov.preconditioner import Preconditioner
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix

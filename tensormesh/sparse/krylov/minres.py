@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.distributed.krylov.iteration import Iteration, Stop, iterate
-from tensormesh.distributed.krylov.solution import (
+from tensormesh.sparse.krylov.iteration import Iteration, Stop, iterate
+from tensormesh.sparse.krylov.solution import (
     Array,
     Callback,
     Operator,

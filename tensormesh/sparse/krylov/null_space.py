@@ -1,18 +1,30 @@
 """Systems that are singular with a known null space."""
 
+from typing import Protocol
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.distributed.preconditioner import Preconditioner
-from tensormesh.distributed.system import System
+from tensormesh.sparse.krylov.preconditioner import Preconditioner
+from tensormesh.sparse.krylov.solution import Array, Operator
 
 # Roundings of the rows' absolute sums that the image of the null space may have.
 _SLACK = 1e4
 
 
+class Summed(Operator, Protocol):
+    """An operator that knows the size of its rows, and sums over all of them."""
+
+    def total(self, x: Tensor, /) -> Array:
+        """Sum of a small tensor over the ranks, on the host."""
+
+    def row_sums(self) -> Tensor:
+        """Sums of absolute entries of rows."""
+
+
 class NullSpace:
-    """Orthonormal basis of the null space of a Hermitian matrix. **Making one is collective.**
+    """Orthonormal basis of the null space of a Hermitian matrix. Collective if `system` is.
 
     Parameters
     ----------
@@ -27,7 +39,7 @@ class NullSpace:
         On every rank, if the vectors depend on each other, or the matrix does not map one to zero.
     """
 
-    def __init__(self, system: System, vectors: Tensor) -> None:
+    def __init__(self, system: Summed, vectors: Tensor) -> None:
         self._total = system.total
         gram = torch.as_tensor(self._total(vectors.mH @ vectors))
         lengths = gram.diagonal().real.sqrt()
@@ -39,7 +51,7 @@ class NullSpace:
         self._basis = unit @ inverse
         self._check(system)
 
-    def _check(self, system: System) -> None:
+    def _check(self, system: Summed) -> None:
         images = torch.linalg.vecdot(*[system @ self._basis] * 2, dim=0).real
         size = system.row_sums().square().sum().reshape(1).to(images.dtype)
         *found, limit = np.sqrt(self._total(torch.cat([images, size])))

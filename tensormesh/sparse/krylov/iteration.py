@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.distributed.krylov.solution import Array, Callback, Operator, Solution, Total
+from tensormesh.sparse.krylov.solution import Array, Callback, Operator, Solution, Total
 
 
 class Stop(IntEnum):

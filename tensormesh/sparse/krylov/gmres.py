@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from tensormesh.distributed.krylov.arnoldi import ArnoldiBasis, HessenbergLeastSquares
-from tensormesh.distributed.krylov.iteration import Iteration, Stop, iterate
-from tensormesh.distributed.krylov.solution import (
+from tensormesh.sparse.krylov.arnoldi import ArnoldiBasis, HessenbergLeastSquares
+from tensormesh.sparse.krylov.iteration import Iteration, Stop, iterate
+from tensormesh.sparse.krylov.solution import (
     Array,
     Callback,
     Operator,

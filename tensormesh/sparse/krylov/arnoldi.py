@@ -5,7 +5,7 @@ import torch
 from scipy.linalg import solve_triangular
 from torch import Tensor
 
-from tensormesh.distributed.krylov.solution import Array, Total
+from tensormesh.sparse.krylov.solution import Array, Total
 
 # Roundings of the product's norm below which nothing of it is new.
 _SLACK = 16.0
