@@ -289,3 +289,18 @@ def test_vectors_of_another_length_are_refused():
     mesh = filled("triangle").raised(2)
     with pytest.raises(ValueError, match="the mesh has 35 nodes"):
         Oseen2D.from_mesh(mesh).at_nodes(torch.zeros(30))
+
+
+# -- dtypes ------------------------------------------------------------------------------------
+
+
+def test_complex_coefficients_and_single_precision():
+    mesh = distorted("triangle").raised(2)
+    wind = torch.zeros(2)
+    asm = Oseen2D.from_mesh(mesh)
+    K, rotated = (asm(scalar_data={"k": k, "w": wind.double()}) for k in (2.0, 2j))
+    assert rotated.values.is_complex()
+    assert (rotated.values.real + rotated.values.imag - K.values).abs().max() < 1e-13
+    single = asm.float()(scalar_data={"k": 2.0, "w": wind})
+    assert single.dtype == torch.float32
+    assert (single.values - K.values).abs().max() < 1e-5 * K.values.abs().max()
