@@ -147,7 +147,6 @@ class Engine:
     svd = _on_the_whole("svd")
     logdet = _on_the_whole("logdet")
     condition_number = _on_the_whole("condition_number")
-    eigsh = _on_the_whole("eigsh")
     connected_components = _on_the_whole("connected_components")
     connected_components_distributed_shard = connected_components
     is_symmetric = _on_the_whole("is_symmetric")

@@ -15,6 +15,7 @@ from torch_sla.io import load_dsparse
 
 from tensormesh.distributed.collectives import agree, all_gather_rows, all_max, raise_together
 from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
+from tensormesh.distributed.eigen import eigsh
 from tensormesh.distributed.engine import Engine
 from tensormesh.distributed.forms import refuse_different
 from tensormesh.distributed.layout import MatrixLayout
@@ -351,6 +352,66 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         )
         x, info = solve(self, b, options)
         return (x, info) if return_info else x
+
+    def eigsh(
+        self,
+        k: int = 6,
+        which: str = "LM",
+        sigma: float | None = None,
+        return_eigenvectors: bool = True,
+        *,
+        M: "DSparseMatrix | None" = None,
+        preconditioner: str | Preconditioner = "auto",
+        rtol: float = 1e-8,
+        maxiter: int = 500,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Some eigenpairs ``A x = lambda M x`` of a symmetric matrix. **Collective.**
+
+        Parameters
+        ----------
+        k
+            How many.
+        which
+            ``"SA"``, the smallest, or ``"LA"``, the largest by value; others are refused.
+        sigma
+            Refused: nothing is factored here.
+        return_eigenvectors
+            Whether to return them; None in their place otherwise.
+        M
+            Symmetric positive definite matrix of the same unknowns; None for the identity.
+        preconditioner
+            Name as of `solve`, or an approximate inverse of the matrix, symmetric positive
+            definite, as `Multilevel`; of a free body, whose matrix is singular, that of the matrix
+            plus a multiple of `M`.
+        rtol
+            Stop when ``|A x - lambda M x|`` of each is below this share of the largest
+            ``|lambda M x|``, computed anew.
+        maxiter
+            Bound of the iterations of the block.
+
+        Returns
+        -------
+        values, vectors
+            ``[k]`` in ascending order, the same on every rank, with a first derivative in the
+            entries of both matrices (right for single eigenvalues); and owned slices
+            ``[n_owned, k]``, orthonormal in `M`, without one.
+
+        Raises
+        ------
+        NotConvergedError
+            If the tolerance is not reached.
+        NotImplementedError
+            If eigenvalues are asked for that are not at the ends of the spectrum.
+        ValueError, TypeError
+            If a matrix is not symmetric, `M` has other unknowns, or an argument is out of range.
+        """
+        if sigma is not None:
+            raise NotImplementedError(
+                f"eigsh of a row-sharded matrix with sigma = {sigma}: take which='SA' or 'LA', or "
+                "gather the matrix with to_single()"
+            )
+        values, vectors = eigsh(self, k, which, M, preconditioner, rtol, maxiter)
+        return values, vectors if return_eigenvectors else None
 
     # -- what a Condenser and newton ask of a matrix -----------------------------------------
 

@@ -19,7 +19,12 @@ _DENSE = 256
 
 
 def eigsh(
-    pattern: SparsityPattern, values: Tensor, k: int, which: str, sigma: float | None = None
+    pattern: SparsityPattern,
+    values: Tensor,
+    k: int,
+    which: str,
+    sigma: float | None = None,
+    mass: tuple[SparsityPattern, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Some eigenvalues, in ascending order, and eigenvectors of a Hermitian matrix.
 
@@ -29,12 +34,14 @@ def eigsh(
         The matrix, one entry a position.
     k, which, sigma
         As of `SparseMatrix.eigsh`.
+    mass
+        Pattern and entries of the second matrix of ``A x = lambda M x``.
 
     Returns
     -------
     values, vectors
-        ``[k]``, whose first derivative is ``v v^H`` (right for single eigenvalues), and ``[n, k]``,
-        which have none.
+        ``[k]``, whose first derivative is ``v v^H``, and ``-lambda v v^H`` by the mass (right for
+        single eigenvalues), and ``[n, k]``, which have none.
 
     References
     ----------
@@ -44,7 +51,14 @@ def eigsh(
     n = pattern.shape[0]
     if not 1 <= k <= n:
         raise ValueError(f"k must lie between 1 and the size of the matrix, {n}, got {k}")
-    found: tuple[Tensor, Tensor] = _Eigen.apply(values, pattern, k, which, sigma)
+    of_mass = None
+    if mass is not None:
+        dtype = torch.promote_types(values.dtype, mass[1].dtype)
+        values, of_mass = values.to(dtype), mass[1].to(dtype)
+    pattern_of_mass = None if mass is None else mass[0]
+    found: tuple[Tensor, Tensor] = _Eigen.apply(
+        values, of_mass, pattern, pattern_of_mass, (k, which, sigma)
+    )
     return found
 
 
@@ -53,44 +67,63 @@ class _Eigen(torch.autograd.Function):
     def forward(
         ctx: Any,
         values: Tensor,
+        of_mass: Tensor | None,
         pattern: SparsityPattern,
-        k: int,
-        which: str,
-        sigma: float | None,
+        pattern_of_mass: SparsityPattern | None,
+        options: tuple[int, str, float | None],
     ) -> tuple[Tensor, Tensor]:
-        w, v = _decompose(host_matrix(pattern, values), k, which, sigma)
+        mass = None
+        if pattern_of_mass is not None and of_mass is not None:
+            mass = host_matrix(pattern_of_mass, of_mass)
+        w, v = _decompose(host_matrix(pattern, values), mass, _shifted(pattern, values, *options))
         real, like = values.real if values.is_complex() else values, values
         eigenvalues = torch.from_numpy(np.ascontiguousarray(w)).to(real)
         vectors = torch.from_numpy(np.ascontiguousarray(v)).to(like)
-        ctx.save_for_backward(values, vectors)
-        ctx.pattern = pattern
+        ctx.save_for_backward(values, of_mass, eigenvalues, vectors)
+        ctx.pattern, ctx.pattern_of_mass = pattern, pattern_of_mass
         ctx.mark_non_differentiable(vectors)
         return eigenvalues, vectors
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        values, vectors = ctx.saved_tensors
-        pattern: SparsityPattern = ctx.pattern
-        with torch.no_grad():
-            of_rows = vectors[pattern.row] * grads[0].to(vectors.dtype)
-            found = (of_rows * vectors[pattern.col].conj()).sum(1)
-        return only_first_derivative(found, values, grads[0]), None, None, None, None
+        values, of_mass, eigenvalues, vectors = ctx.saved_tensors
+        found = only_first_derivative(_outer(vectors, grads[0], ctx.pattern), values, grads[0])
+        if of_mass is None or not ctx.needs_input_grad[1]:
+            return found, None, None, None, None
+        by_mass = _outer(vectors, -grads[0] * eigenvalues, ctx.pattern_of_mass)
+        return found, only_first_derivative(by_mass, of_mass, grads[0]), None, None, None
+
+
+@torch.no_grad()
+def _outer(vectors: Tensor, factors: Tensor, pattern: SparsityPattern) -> Tensor:
+    """Entries of ``sum_i factor_i v_i v_i^H`` on a pattern."""
+    of_rows = vectors[pattern.row] * factors.to(vectors.dtype)
+    return (of_rows * vectors[pattern.col].conj()).sum(1)
+
+
+def _shifted(
+    pattern: SparsityPattern, values: Tensor, k: int, which: str, sigma: float | None
+) -> tuple[int, str, float | None]:
+    """Options of ARPACK: the smallest of positive eigenvalues are those nearest to zero."""
+    large = pattern.shape[0] > _DENSE
+    if which == "SM" or (which == "SA" and large and has_positive_eigenvalues(pattern, values)):
+        return k, "LM", 0.0
+    return k, which, sigma
 
 
 def _decompose(
-    matrix: sp.csc_array, k: int, which: str, sigma: float | None
+    matrix: sp.csc_array, mass: sp.csc_array | None, options: tuple[int, str, float | None]
 ) -> tuple[Array, Array]:
+    k, which, sigma = options
     n = matrix.shape[0]
     if n <= _DENSE or k >= n - 1:
-        w, v = sl.eigh(matrix.toarray())
+        w, v = sl.eigh(matrix.toarray(), None if mass is None else mass.toarray())
         # What is wanted first has the smallest key.
-        key = {"LA": -w, "SA": w, "LM": -abs(w), "SM": abs(w)}[which]
+        key = {"LA": -w, "SA": w, "LM": -abs(w)}[which]
         key = key if sigma is None else abs(w - sigma)
         chosen = np.sort(np.argsort(key, kind="stable")[:k])
         return w[chosen], v[:, chosen]
-    if which == "SM":
-        which, sigma = "LM", 0.0
-    w, v = spl.eigsh(matrix, k=k, which=which, sigma=sigma)
+    w, v = spl.eigsh(matrix, k=k, M=mass, which=which, sigma=sigma)
     order = np.argsort(w)
     return w[order], v[:, order]
 

@@ -127,8 +127,12 @@ class Facts:
         which: str = "LM",
         sigma: float | None = None,
         return_eigenvectors: bool = True,
+        *,
+        M: "Facts | None" = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Some eigenvalues and eigenvectors of a symmetric (Hermitian) matrix.
+
+        With `M`, those of ``A x = lambda M x``.
 
         Parameters
         ----------
@@ -140,16 +144,21 @@ class Facts:
             Find those nearest to this number instead.
         return_eigenvectors
             Whether to return them; None in their place otherwise.
+        M
+            Positive definite matrix of the same shape; None for the identity.
 
         Returns
         -------
         values, vectors
-            ``[k]`` in ascending order, with a first derivative, and ``[n, k]``, without one.
+            ``[k]`` in ascending order, with a first derivative in both matrices, and ``[n, k]``,
+            orthonormal in `M`, without one.
 
         Raises
         ------
         ValueError
-            If the matrix is not symmetric, or `k` or `which` is out of range.
+            If a matrix is not symmetric, `M` has another shape, or `k` or `which` is out of range.
+        TypeError
+            If `M` is no such matrix.
         """
         if which not in ("LM", "SM", "LA", "SA") or (sigma is not None and which != "LM"):
             raise ValueError(
@@ -157,8 +166,11 @@ class Facts:
             )
         if not bool(self.is_hermitian()):
             raise ValueError("eigsh needs a symmetric (complex: Hermitian) matrix")
-        A = self.coalesce()
-        values, vectors = eigsh(A.pattern, A.values, k, which, sigma)
+        if M is not None:
+            _check_mass(self, M)
+        A, B = self.coalesce(), None if M is None else M.coalesce()
+        mass = None if B is None else (B.pattern, B.values)
+        values, vectors = eigsh(A.pattern, A.values, k, which, sigma, mass)
         return values, vectors if return_eigenvectors else None
 
     def is_symmetric(self, atol: float = 0.0, rtol: float | None = None) -> Tensor:
@@ -207,3 +219,12 @@ def _checked_axis(axis: int) -> int:
     if axis not in (0, 1, -1, -2):
         raise ValueError(f"axis must be 0, 1 or None, got {axis}")
     return axis % 2
+
+
+def _check_mass(A: Facts, M: Any) -> None:
+    if not isinstance(M, Facts):
+        raise TypeError(f"M must be a SparseMatrix or None, got {type(M).__name__}")
+    if M.shape != A.shape:
+        raise ValueError(f"M has shape {tuple(M.shape)}; the matrix has {tuple(A.shape)}")
+    if not bool(M.is_hermitian()):
+        raise ValueError("eigsh needs a symmetric (complex: Hermitian) M")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg as sl
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 import torch
@@ -506,3 +507,32 @@ def test_scipy_agrees_about_facts():
     assert A.norm().item() == pytest.approx(spl.norm(S))
     assert A.max().item() == S.max()
     assert np.allclose(A.sum(0), S.sum(axis=0))
+
+
+def test_row_eigsh_with_a_mass():
+    """base-api 4 | `eigsh(k, which, M=M)`: against scipy, dense and iterative, and gradients."""
+    for n in (8, 20):
+        mesh = tm.Mesh.gen_rectangle(n=(n, n))
+        condenser = tm.Condenser(mesh.boundary_mask)
+        K, M = (
+            condenser(form.from_mesh(mesh)())[0]
+            for form in (tm.LaplaceElementAssembler, tm.MassElementAssembler)
+        )
+        w, v = K.eigsh(3, "SA", M=M)
+        exact = sl.eigh(K.to_dense().numpy(), M.to_dense().numpy())[0][:3]
+        assert torch.allclose(w, torch.from_numpy(exact), rtol=1e-9)
+        assert torch.allclose(v.T @ (M @ v), torch.eye(3, dtype=v.dtype), atol=1e-9)
+    mesh = tm.Mesh.gen_rectangle(n=(2, 3))
+    K = tm.LaplaceElementAssembler.from_mesh(mesh)()
+    M = tm.MassElementAssembler.from_mesh(mesh)()
+
+    def both(k, m):
+        k, m = K._with_values(k), M._with_values(m)
+        return (k + k.T).eigsh(2, "LA", M=m + m.T)[0]
+
+    values = [A.values.clone().requires_grad_() for A in (K, M)]
+    assert gradcheck(both, values)
+    with pytest.raises(ValueError, match="M has shape"):
+        K.eigsh(2, M=SparseMatrix.eye(2, dtype=torch.float64))
+    with pytest.raises(TypeError, match="M must be a SparseMatrix"):
+        K.eigsh(2, M=3)

@@ -1,0 +1,152 @@
+"""Eigenpairs of sharded matrices: against theory, scipy and finite differences."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg as sl
+import scipy.sparse.linalg as spl
+import torch
+
+import tensormesh as tm
+from tensormesh.distributed.device_mesh import DeviceMesh
+from tests.distributed.cases import dmesh_of, outcome
+from tests.rank_pool import RankPool
+
+# Of the Laplacian on the unit square, held on the boundary: pi^2 (i^2 + j^2).
+EXACT = np.pi**2 * np.array([2, 5, 5, 8, 10, 10, 13, 13, 17, 17])
+
+
+def pair(device_mesh: DeviceMesh, n: int, order: int = 1) -> tuple[Any, Any, Any]:
+    mesh = tm.Mesh.gen_rectangle(n=(n, n), order=order)
+    dmesh = dmesh_of(mesh, device_mesh)
+    K = tm.distributed_element_assemble(tm.LaplaceElementAssembler, dmesh)
+    M = tm.distributed_element_assemble(tm.MassElementAssembler, dmesh)
+    condenser = tm.Condenser(mesh.boundary_mask)
+    return condenser(K)[0], condenser(M)[0], dmesh
+
+
+def laplacian(device_mesh: DeviceMesh, n: int, order: int, preconditioner: str) -> dict[str, Any]:
+    K, M, _ = pair(device_mesh, n, order)
+    values, vectors = K.eigsh(10, "SA", M=M, preconditioner=preconditioner)
+    gather = K.layout.vectors.gather
+    return {
+        "values": values.numpy(),
+        "vectors": gather(vectors).numpy(),
+        "K": K.to_single().to_scipy_coo().tocsc(),
+        "M": M.to_single().to_scipy_coo().tocsc(),
+        "serial": K.to_single().eigsh(10, "SA", M=M.to_single())[0].numpy(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("n", "cells", "order", "preconditioner"),
+    [(1, 16, 1, "jacobi"), (2, 16, 1, "multilevel"), (3, 12, 2, "multilevel"), (3, 24, 1, "auto")],
+)
+def test_laplacian_of_the_square(
+    ranks: RankPool, n: int, cells: int, order: int, preconditioner: str
+) -> None:
+    for found in ranks(n, laplacian, cells, order, preconditioner):
+        K, M, values, X = (found[name] for name in ("K", "M", "values", "vectors"))
+        reference = np.sort(spl.eigsh(K, 10, M, sigma=0, return_eigenvectors=False))
+        np.testing.assert_allclose(values, reference, rtol=1e-8)
+        np.testing.assert_allclose(found["serial"], reference, rtol=1e-8)
+        # Galerkin's are above, by at most C h^(2p) lambda^(p+1) (Strang, Fix, theorem 6.1).
+        error = (values - EXACT) / EXACT
+        assert (error > 0).all()
+        assert (error < (EXACT / cells**2) ** order).all()
+        np.testing.assert_allclose(X.T @ (M @ X), np.eye(10), atol=1e-9)
+        residual = np.linalg.norm(K @ X - M @ X * values, axis=0)
+        assert (residual < 2e-8 * np.linalg.norm(M @ X * values, axis=0).max()).all()
+
+
+def ends(device_mesh: DeviceMesh) -> dict[str, Any]:
+    """Both ends of a free body, without a mass, and of few unknowns."""
+    mesh = tm.Mesh.gen_rectangle(n=(9, 8))
+    dmesh = dmesh_of(mesh, device_mesh)
+    K = tm.distributed_element_assemble(tm.LinearElasticityElementAssembler, dmesh)
+    small, _, _ = pair(device_mesh, 4)
+    return {
+        "K": K.to_single().to_dense().numpy(),
+        "smallest": K.eigsh(6, "SA", rtol=1e-6)[0].numpy(),
+        "largest": K.eigsh(2, "LA", return_eigenvectors=False, rtol=1e-6)[0].numpy(),
+        "small": small.eigsh(3, "SA")[0].numpy(),
+        "small K": small.to_single().to_dense().numpy(),
+    }
+
+
+def test_both_ends_and_few_unknowns(ranks: RankPool) -> None:
+    for found in ranks(3, ends):
+        exact = sl.eigvalsh(found["K"])
+        np.testing.assert_allclose(found["smallest"], exact[:6], rtol=1e-8, atol=1e-9 * exact[-1])
+        assert abs(found["smallest"][:3]).max() < 1e-9 * exact[-1]  # rigid motions
+        np.testing.assert_allclose(found["largest"], exact[-2:], rtol=1e-8)
+        np.testing.assert_allclose(found["small"], sl.eigvalsh(found["small K"])[:3], rtol=1e-12)
+
+
+def slopes(device_mesh: DeviceMesh) -> dict[str, Any]:
+    """Derivative of eigenvalues by a factor of the entries that differs from row to row."""
+    K, M, _ = pair(device_mesh, 12)
+
+    def weights(A: Any) -> torch.Tensor:
+        x = 1 + torch.sin(A.layout.owned_dofs.double())
+        local = A.layout.with_ghosts(x)
+        return local[A.row_indices] * local[A.col_indices]
+
+    def first(s: float, t: float) -> torch.Tensor:
+        k, m = (A._with_values(A.values * torch.exp(c * weights(A))) for A, c in ((K, s), (M, t)))
+        return k.eigsh(1, "SA", M=m, preconditioner="multilevel")[0][0]
+
+    k = K._with_values(K.values.clone().requires_grad_())
+    m = M._with_values(M.values.clone().requires_grad_())
+    value = k.eigsh(1, "SA", M=m, preconditioner="multilevel")[0][0]
+    value.backward()
+    total = K.layout.vectors.sum
+    return {
+        "by K": float(total(k.values.grad * K.values * weights(K))),
+        "by M": float(total(m.values.grad * M.values * weights(M))),
+        "differences": [
+            float(first(*up) - first(*down)) / 2e-4
+            for up, down in (((1e-4, 0.0), (-1e-4, 0.0)), ((0.0, 1e-4), (0.0, -1e-4)))
+        ],
+    }
+
+
+def test_derivatives(ranks: RankPool) -> None:
+    for found in ranks(2, slopes):
+        assert found["by K"] == pytest.approx(found["differences"][0], rel=1e-5)
+        assert found["by M"] == pytest.approx(found["differences"][1], rel=1e-5)
+
+
+def refused(device_mesh: DeviceMesh) -> list[Any]:
+    K, M, _ = pair(device_mesh, 12)
+    other = pair(device_mesh, 20)[1]
+    skew = K._with_values(K.values * (1 + (K.row_indices % 2)))
+    return [
+        outcome(K.eigsh, 2),
+        outcome(K.eigsh, 2, "SA", 1.0),
+        outcome(K.eigsh, 0, "SA"),
+        outcome(lambda: K.eigsh(2, "SA", M=other)),
+        outcome(lambda: K.eigsh(2, "SA", M=M.to_single())),
+        outcome(lambda: K.eigsh(2, "SA", preconditioner="amg")),
+        outcome(lambda: K.eigsh(2, "SA", M=M, maxiter=1)),
+        outcome(skew.eigsh, 2, "SA"),
+    ]
+
+
+def test_refusals(ranks: RankPool) -> None:
+    expected = [
+        ("NotImplementedError", "which = 'LM'"),
+        ("NotImplementedError", "sigma = 1.0"),
+        ("ValueError", "got 0"),
+        ("ValueError", "another partition"),
+        ("TypeError", "SparseMatrix"),
+        ("ValueError", "'amg'"),
+        ("NotConvergedError", "1 iterations"),
+        ("ValueError", "symmetric"),
+    ]
+    for found in ranks(2, refused):
+        for error, (kind, text) in zip(found, expected, strict=True):
+            assert error is not None, text
+            assert error[0] == kind
+            assert text in error[1]
