@@ -89,6 +89,33 @@ def test_two_problems_at_once_each_equal_to_its_serial_answer(ranks: RankPool, k
     assert found[0]["uuid"] == found[1]["uuid"] != found[2]["uuid"] == found[3]["uuid"]
 
 
+SOLVERS: tuple[dict[str, Any], ...] = (
+    {"method": "cg", "preconditioner": "multilevel"},
+    {"method": "minres", "preconditioner": "jacobi"},
+)
+
+
+def by_different_methods(device_mesh: DeviceMesh) -> tuple[str, str, float]:
+    replica, domain, _ = grid("ours")
+    mesh = mesh_of(KINDS[replica])
+    dmesh = tm.DistributedMesh(mesh, device_mesh=domain)
+    K = distributed(Diffusion).from_mesh(dmesh, k=2.0 + replica)().detach()
+    f = distributed(Source).from_mesh(dmesh)(point_data={"a": mesh.points[:, 0]})
+    K_i, f_i = tm.Condenser(mesh.points[:, 0] < 1e-9)(K, f)
+    x, info = K_i.solve(f_i, rtol=1e-10, return_info=True, **SOLVERS[replica])
+    whole = K_i.to_single().to_dense()
+    exact = torch.linalg.solve(whole, K_i.layout.vectors.gather(f_i))
+    found = K_i.layout.vectors.gather(x)
+    return info.method, info.preconditioner, float((found - exact).norm() / exact.norm())
+
+
+def test_replicas_solve_by_different_methods_at_once(ranks: RankPool) -> None:
+    """device-mesh Beyond | 2-D jobs: levels on one replica, minres on the other."""
+    for rank, (method, preconditioner, error) in enumerate(ranks(4, by_different_methods)):
+        assert {"method": method, "preconditioner": preconditioner} == SOLVERS[rank // 2]
+        assert error < 1e-8
+
+
 def averaged(device_mesh: DeviceMesh) -> dict[str, float]:
     """Gradient of a loss of each replica, averaged as data-parallel training does."""
     replica, domain, replicas = grid("ours")

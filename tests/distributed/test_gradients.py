@@ -355,3 +355,41 @@ def test_finite_differences(ranks: RankPool) -> None:
             for s in shifts
         )
         assert float((d * along).sum()) == pytest.approx((up - down) / (2 * step), abs=1e-7)
+
+
+def solved_energy(
+    device_mesh: DeviceMesh, a: Tensor, points: Tensor
+) -> tuple[float, Tensor, Tensor]:
+    """A scalar of the solution, with its gradients by coefficients and points."""
+    mesh = mesh_of("tri")
+    a, points = a.requires_grad_(), points.requires_grad_()
+    mesh.points = points
+    dmesh = dmesh_of(mesh, device_mesh)
+    K = tm.distributed_element_assemble(Conductivity, dmesh, call_kwargs={"point_data": {"a": a}})
+    b = dmesh.scatter(probe(mesh.n_points))
+    x: Any = K.solve(b, rtol=1e-13)
+    value = dmesh.dot(x, x)
+    of_a, of_points = torch.autograd.grad(value, [a, points])
+    return float(value.detach()), of_a, of_points
+
+
+class Conductivity(tm.ElementAssembler):
+    def forward(self, u, v, gradu, gradv, a):
+        return torch.exp(a) * (gradu @ gradv) + u * v
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_finite_differences_through_a_solve(ranks: RankPool, n: int) -> None:
+    """distributed-api Gradients | assembly and solve: finite differences agree."""
+    mesh = mesh_of("tri")
+    points = mesh.points
+    a = 0.3 * probe(mesh.n_points)
+    da, dx = probe(len(a)), probe(points.numel()).reshape(points.shape)
+    value, of_a, of_points = ranks(n, solved_energy, a, points)[0]
+    step = 1e-5
+    for along, moved in (
+        ((da * of_a).sum(), lambda s: (a + s * da, points)),
+        ((dx * of_points).sum(), lambda s: (a, points + s * dx)),
+    ):
+        up, down = (ranks(n, solved_energy, *moved(sign * step))[0][0] for sign in (1, -1))
+        assert float(along) == pytest.approx((up - down) / (2 * step), rel=1e-6, abs=1e-6 * value)
