@@ -113,7 +113,7 @@ class FacetAssembler(HasTangent, FacetForms):
             (slots[block.kind][:, block.cells], self._matrices(form, field, block))
             for block in self._blocks(form, data)
         )
-        values = scatter(self._topology.pattern.nnz, pieces)
+        values = scatter(self._topology.n_slots, pieces)
         return values, math.isqrt(values.shape[0])
 
     def _matrices(self, form: Form, field: Unknown, block: FacetBlock) -> Tensor:
