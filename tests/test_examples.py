@@ -149,3 +149,10 @@ def test_stokes_is_the_same_on_two_ranks(tmp_path: Path) -> None:
     assert alone.point_arrays == {"velocity": ("Float64", 3), "pressure": ("Float64", 1)}
     assert largest_difference(alone, two, "velocity") < 1e-6
     assert largest_difference(alone, two, "pressure") < 1e-4
+
+
+def test_modal_analysis_is_the_same_on_two_ranks(tmp_path: Path) -> None:
+    labels = {"mode 1": 1e-6, "mode 2": 1e-6, "mode 3": 1e-6}
+    printed = both("modal_analysis", tmp_path, labels, "--cells", "1", "--modes", "3")
+    assert number("mode 1", printed) == pytest.approx(number("slender beam", printed), rel=0.03)
+    assert inked(tmp_path / "ranks_1" / "output" / "modal_analysis.png") > 0.1
