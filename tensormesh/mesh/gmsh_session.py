@@ -1,5 +1,7 @@
 """gmsh as a library (extra ``gmsh``): one model at a time, nothing on disk."""
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -32,7 +34,8 @@ def gmsh_model(options: dict[str, float], verbose: bool = False) -> Iterator[Mod
     gmsh = _gmsh()
     ours = not gmsh.isInitialized()
     if ours:
-        gmsh.initialize(readConfigFiles=False, interruptible=False)
+        with _kept_signals():
+            gmsh.initialize(readConfigFiles=False, interruptible=False)
     options = options | {"General.Terminal": float(verbose), "General.NumThreads": 1}
     before = {name: gmsh.option.getNumber(name) for name in options}
     previous = gmsh.model.getCurrent()
@@ -72,6 +75,23 @@ def model_cells(gmsh: ModuleType, dim: int) -> tuple[Tensor, dict[str, Tensor]]:
         conn = number[nodes.astype(np.int64)].reshape(-1, len(permutation))[:, permutation]
         cells[name] = torch.from_numpy(conn)
     return points, cells
+
+
+@contextmanager
+def _kept_signals() -> Iterator[None]:
+    """Put back the handlers of Python, which gmsh takes away from the process.
+
+    Without that of SIGPIPE, a write to a process that has ended would end this one without a word.
+    """
+    names = [name for name in ("SIGPIPE", "SIGINT") if hasattr(signal, name)]
+    handlers = {name: signal.getsignal(getattr(signal, name)) for name in names}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # others may set none
+            for name, handler in handlers.items():
+                if handler is not None:
+                    signal.signal(getattr(signal, name), handler)
 
 
 def _gmsh() -> ModuleType:

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import subprocess
 import sys
 
 import pytest
@@ -307,3 +308,27 @@ def test_row_generators_give_the_same_mesh_each_time():
     one, other = dataset.gen_circle(0.3, 2), dataset.gen_circle(0.3, 2)
     assert torch.equal(one.points, other.points)
     assert torch.equal(one.cells["triangle6"], other.cells["triangle6"])
+
+
+BROKEN_PIPE = """
+import os
+import signal
+import tensormesh as tm
+
+tm.Mesh.gen_circle(chara_length=0.5)
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+reader, writer = os.pipe()
+os.close(reader)
+try:
+    os.write(writer, b"x")
+except BrokenPipeError:
+    print("alive")
+"""
+
+
+@needs_gmsh
+def test_a_write_to_a_process_that_ended_raises_after_gmsh_too():
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN_PIPE], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
