@@ -158,3 +158,14 @@ def test_modal_analysis_is_the_same_on_two_ranks(tmp_path: Path) -> None:
     picture = tmp_path / "ranks_1" / "output" / "modal_analysis.png"
     assert inked(picture) > 0.03  # a slender beam
     assert n_colours(picture) > 100
+
+
+def test_inverse_is_the_same_on_three_ranks(tmp_path: Path) -> None:
+    options = ("--cells", "8", "--spacing", "2", "--iterations", "20")
+    printed = {n: example("inverse.py", n, tmp_path, *options) for n in (1, 3)}
+    for label in ("first loss", "last loss", "highest k", "error of m"):
+        assert number(label, printed[3]) == pytest.approx(number(label, printed[1]), rel=1e-6)
+    assert number("last loss", printed[1]) < 1e-2 * number("first loss", printed[1])
+    assert number("error of m", printed[1]) < 0.7  # 1 where nothing is found
+    alone, three = files(tmp_path, 1, "inverse", 2), files(tmp_path, 3, "inverse", 3)
+    assert largest_difference(alone, three, "m") < 1e-6
