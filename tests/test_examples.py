@@ -161,7 +161,7 @@ def test_modal_analysis_is_the_same_on_two_ranks(tmp_path: Path) -> None:
 
 
 def test_inverse_is_the_same_on_three_ranks(tmp_path: Path) -> None:
-    options = ("--cells", "8", "--spacing", "2", "--iterations", "20")
+    options = ("--cells", "8", "--spacing", "2", "--iterations", "12")
     printed = {n: example("inverse.py", n, tmp_path, *options) for n in (1, 3)}
     for label in ("first loss", "last loss", "highest k", "error of m"):
         assert number(label, printed[3]) == pytest.approx(number(label, printed[1]), rel=1e-6)
