@@ -260,8 +260,11 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
 
     def diagonal(self) -> Tensor:
         """Owned slice of the diagonal, ``[n_owned]``; differentiable."""
-        # -1, not stored, finds the zero; a rank without entries keeps its place in the graph.
-        return torch.cat([self.values, self.values.new_zeros(1)])[self.layout.diagonal_entries]
+        entries = self.layout.diagonal_entries
+        stored = (entries >= 0).nonzero().flatten()
+        # A rank without entries keeps its place in the graph.
+        found = self.values[entries[stored]]
+        return self.values.new_zeros(len(entries)).index_put((stored,), found)
 
     def solve(
         self,

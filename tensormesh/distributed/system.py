@@ -15,6 +15,9 @@ from tensormesh.sparse.krylov.solution import Array, Operator
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
 
+# Entries whose absolute values are held at once: all of them would be another matrix.
+_AT_ONCE = 1 << 18
+
 
 class System:
     """A row-sharded matrix or its transpose, as an operator. **Collective over the device mesh.**
@@ -72,9 +75,11 @@ class System:
 
     def row_sums(self) -> Tensor:
         """Sums of absolute entries, of the rows of the matrix itself."""
-        values = self.matrix.values.detach().abs()
-        sums = values.new_zeros(self.matrix.layout.n_owned)
-        return sums.index_add_(0, self.matrix.layout.pattern.row, values)
+        values, rows = self.matrix.values.detach(), self.matrix.layout.pattern.row
+        sums = values[:0].abs().new_zeros(self.matrix.layout.n_owned)
+        for some, their_rows in zip(values.split(_AT_ONCE), rows.split(_AT_ONCE), strict=True):
+            sums.index_add_(0, their_rows, some.abs())
+        return sums
 
     def check_constants(self, b: Tensor, hermitian: bool) -> None:
         """Refuse a system whose rows sum to zero, in some component, while `b` does not.
