@@ -87,3 +87,25 @@ def judged(entries: list[Entry]) -> Iterator[tuple[Bar, float, Entry]]:
         worst = bar.worst(entries)
         if worst is not None:
             yield bar, *worst
+
+
+def solve_aims(rows: list[Entry]) -> Iterator[tuple[str, float, float]]:
+    """Each aim of the solves that was measured: its text, its limit, and what was found."""
+    found = {(row["program"], row["method"], row["ranks"]): row for row in rows}
+    for (program, method, ranks), ours in found.items():
+        if program != "tensormesh":
+            continue
+        for peer in ("cg-jacobi",) if method == "cg-jacobi" else ("hypre", "gamg"):
+            theirs = found.get(("PETSc", peer, ranks))
+            if theirs is None:
+                continue
+            yield (
+                f"{method}, {ranks}: time by {peer} of PETSc",
+                1.0,
+                ours["total"] / theirs["total"],
+            )
+            if method == "cg-jacobi":
+                change = abs(ours["iterations"] / theirs["iterations"] - 1)
+                yield f"{method}, {ranks}: difference of iterations", 0.02, change
+        if method == "cg-jacobi":
+            yield f"{method}, {ranks}: bytes an unknown", 450.0, ours["bytes_a_dof"]

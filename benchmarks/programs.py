@@ -100,7 +100,7 @@ class Program:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER)}
         environment.update(dict.fromkeys(THREADS, "1"))
         environment.pop("PYTHONPATH", None)
-        if self.module == "ours":
+        if self.module in ("ours", "solve_ours"):
             environment["PYTHONPATH"] = str(ROOT)
         return environment
 

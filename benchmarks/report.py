@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bars import judged
+from bars import judged, solve_aims
 from cases import FORMS
 from compare import beyond_matrix, bytes_an_entry, ratio
 from plot import draw
@@ -30,6 +30,7 @@ This page is made by `benchmarks/report.py` from the output of
 ```sh
 python benchmarks/assembly.py --peer-venv FOLDER
 python benchmarks/scaling.py
+python benchmarks/solve.py
 ```
 
 Each program assembles the same matrices on the unit cube, in processes of its own, one thread a
@@ -59,7 +60,9 @@ Repeated: beyond what was there before the call.
 """
 
 
-def page_of(assembly: dict[str, Any], scaling: dict[str, Any] | None) -> str:
+def page_of(
+    assembly: dict[str, Any], scaling: dict[str, Any] | None, solve: dict[str, Any] | None
+) -> str:
     """Text of the page."""
     entries = assembly["cases"]
     parts = [INTRODUCTION.format(**assembly["settings"]), _machine(assembly), _bars(entries)]
@@ -72,6 +75,8 @@ def page_of(assembly: dict[str, Any], scaling: dict[str, Any] | None) -> str:
     parts += [_memory(entries), _forms(assembly)]
     if scaling is not None:
         parts.append(_scaling(scaling))
+    if solve is not None:
+        parts.append(_solve(solve))
     return "\n".join(parts)
 
 
@@ -194,6 +199,32 @@ def _scaling(content: dict[str, Any]) -> str:
     )
 
 
+def _solve(content: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"{row['program']} {row['version']}, {row['method']}",
+            str(row["ranks"]),
+            f"{row['size']:,}",
+            *(number(row[key], 3) for key in ("setup", "solve", "total")),
+            number(row["iterations"], 0),
+            number(row.get("bytes_a_dof"), 0),
+        ]
+        for row in content["cases"]
+    ]
+    header = ["program, preconditioner", "ranks", "unknowns", "set-up, s", "solve, s", "total, s"]
+    aims = [
+        [text, number(limit, 2), number(value, 2), "yes" if value <= limit else "no"]
+        for text, limit, value in solve_aims(content["cases"])
+    ]
+    return (
+        "## Solve\n\nPoisson on P1 tetrahedra, conjugate gradients until the true residual is 1e-8 "
+        "of the load. Memory: peak growth during set-up and solve, beyond the matrix, in bytes an "
+        f"unknown. {content['machine']['date']}, load {content['machine']['load_at_start']}.\n\n"
+        f"{table([*header, 'iterations', 'memory'], rows)}\n"
+        f"{table(['aim', 'at most', 'found', 'met'], aims)}"
+    )
+
+
 def read(path: Path) -> dict[str, Any] | None:
     """Content of a results file, None where there is none."""
     return json.loads(path.read_text()) if path.exists() else None
@@ -210,7 +241,8 @@ def main() -> int:
     assembly = read(given.results / "assembly.json")
     if assembly is None:
         parser.error(f"there is no assembly.json in {given.results}: run assembly.py first")
-    text = page_of(assembly, read(given.results / "scaling.json"))
+    others = (read(given.results / name) for name in ("scaling.json", "solve.json"))
+    text = page_of(assembly, *others)
     if given.check:
         return int(not given.page.exists() or given.page.read_text() != text)
     given.page.write_text(text)

@@ -101,3 +101,22 @@ def test_profile_shows_the_operators_of_a_call(tmp_path: Path) -> None:
         script("profile_assembly.py", "P1", "laplace-cell", *size, "--rows", "99"), tmp_path
     )
     assert "aten::index_add_" in output
+
+
+def test_solve_agrees_with_petsc(tmp_path: Path) -> None:
+    python = "/usr/bin/python3"
+    found = (
+        Path(python).exists()
+        and not start([python, "-c", "import petsc4py"], check=False).returncode
+    )
+    if not found:
+        pytest.skip("PETSc for the system's Python is not installed")
+    options = ["--small", "--runs", "1", "--repeat", "1", "--output", tmp_path]
+    run(script("solve.py", *options), tmp_path)
+    rows = json.loads((tmp_path / "solve.json").read_text())["cases"]
+    assert {row["program"] for row in rows} == {"tensormesh", "PETSc"}
+    for ranks in (1, 2):
+        ours, theirs = (
+            row for row in rows if row["method"] == "cg-jacobi" and row["ranks"] == ranks
+        )
+        assert ours["iterations"] == pytest.approx(theirs["iterations"], abs=1)
