@@ -23,11 +23,12 @@ from tensormesh.distributed.preconditioner import (
 )
 from tensormesh.distributed.solve_options import SolveOptions, check_vectors
 from tensormesh.distributed.system import System
-from tensormesh.distributed.units import times_power, unit_exponents
+from tensormesh.distributed.units import unit_exponents
 from tensormesh.sparse.krylov.choice import METHODS, Kind, method_for, report_failure
 from tensormesh.sparse.krylov.null_space import NullSpace, Projected, vectors_of
 from tensormesh.sparse.krylov.solution import Array, Solution
 from tensormesh.sparse.solve_info import SolveInfo
+from tensormesh.sparse.units import times_power
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix

@@ -16,6 +16,8 @@ Array = np.ndarray[Any, Any]
 
 # Up to this size a dense decomposition is as fast as the iteration, and cannot fail.
 _DENSE = 256
+# Share of the size of the entries by which a shift lies below zero.
+_SHIFT = 1e-4
 
 
 def eigsh(
@@ -75,7 +77,8 @@ class _Eigen(torch.autograd.Function):
         mass = None
         if pattern_of_mass is not None and of_mass is not None:
             mass = host_matrix(pattern_of_mass, of_mass)
-        w, v = _decompose(host_matrix(pattern, values), mass, _shifted(pattern, values, *options))
+        matrix = host_matrix(pattern, values)
+        w, v = _decompose(matrix, mass, _shifted(matrix, mass, *options))
         real, like = values.real if values.is_complex() else values, values
         eigenvalues = torch.from_numpy(np.ascontiguousarray(w)).to(real)
         vectors = torch.from_numpy(np.ascontiguousarray(v)).to(like)
@@ -102,12 +105,21 @@ def _outer(vectors: Tensor, factors: Tensor, pattern: SparsityPattern) -> Tensor
 
 
 def _shifted(
-    pattern: SparsityPattern, values: Tensor, k: int, which: str, sigma: float | None
+    matrix: sp.csc_array, mass: sp.csc_array | None, k: int, which: str, sigma: float | None
 ) -> tuple[int, str, float | None]:
-    """Options of ARPACK: the smallest of positive eigenvalues are those nearest to zero."""
-    large = pattern.shape[0] > _DENSE
-    if which == "SM" or (which == "SA" and large and has_positive_eigenvalues(pattern, values)):
+    """Options of ARPACK: the smallest eigenvalues are those nearest to a shift below all of them.
+
+    It finds them there also where several are equal, as the zeros of a free body; without a shift
+    it can miss some.
+    """
+    if which == "SM":
         return k, "LM", 0.0
+    if which == "SA" and sigma is None and matrix.shape[0] > _DENSE:
+        other = sp.eye_array(matrix.shape[0], format="csc") if mass is None else mass
+        unit = abs(matrix.diagonal()).sum() / abs(other.diagonal()).sum()
+        for shift in (0.0, -_SHIFT * unit):
+            if _is_positive(matrix - shift * other):
+                return k, "LM", shift
     return k, which, sigma
 
 
@@ -134,7 +146,10 @@ def has_positive_eigenvalues(pattern: SparsityPattern, values: Tensor) -> bool:
     Factored without interchanges, so that the pivots have the signs of the eigenvalues
     (Sylvester's law of inertia). Pivots of the size of rounding count as zero.
     """
-    matrix = host_matrix(pattern, values)
+    return _is_positive(host_matrix(pattern, values), torch.finfo(values.dtype).eps)
+
+
+def _is_positive(matrix: sp.csc_array, eps: float = np.finfo(float).eps) -> bool:
     n = matrix.shape[0]
     if n == 0:
         return True
@@ -155,7 +170,7 @@ def has_positive_eigenvalues(pattern: SparsityPattern, values: Tensor) -> bool:
     if not (factors.perm_r == factors.perm_c).all():
         return False
     pivots = factors.U.diagonal().real
-    return bool((pivots > n * torch.finfo(values.dtype).eps).all())
+    return bool((pivots > n * eps).all())
 
 
 def host_matrix(pattern: SparsityPattern, values: Tensor) -> sp.csc_array:

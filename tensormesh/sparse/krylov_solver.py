@@ -19,6 +19,7 @@ from tensormesh.sparse.krylov.solution import Array, Callback, Solution, sum_on_
 from tensormesh.sparse.pattern import SparsityPattern
 from tensormesh.sparse.product import multiply
 from tensormesh.sparse.solve_info import SolveInfo
+from tensormesh.sparse.units import largest_exponent, times_power, unit_exponent
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Krylov:
     method: str
     preconditioner: Any
     rtol: float
-    atol: float
+    atol: float | Array
     maxiter: int
     on_failure: str
     restart: int = 50
@@ -92,10 +93,13 @@ class Krylov:
         # Single precision could not reach the tolerance; it is rounded once, at the end.
         dtype = torch.promote_types(values.dtype, torch.float64)
         A, right = _System(pattern, values.to(dtype)), b.to(dtype)
-        if not bool(torch.isfinite(values).all()):
-            raise ValueError("the matrix holds NaN or infinite entries")
         if not b.numel():
             return b.clone()
+        columns = right.unbind(1) if right.dim() == 2 else [right]
+        of_A, *of_b = (unit_exponent(x, largest_exponent(x)) for x in (A.values, *columns))
+        if of_A or any(of_b):
+            of_columns = np.array(of_b if right.dim() == 2 else of_b[0])
+            return self._in_units(pattern, A.values, right, of_A, of_columns).to(b.dtype)
         kind = A.kind()
         method = method_for(kind, self.method)
         self._hermitian = kind.hermitian
@@ -121,6 +125,16 @@ class Krylov:
             report_failure(self.info, self.rtol, self.on_failure)
         x = solution.x if space is None else space.removed_from(solution.x)
         return x.to(b.dtype)
+
+    def _in_units(
+        self, pattern: SparsityPattern, values: Tensor, b: Tensor, of_A: int, of_b: Array
+    ) -> Tensor:
+        """The same in powers of two as units, in which squares neither over- nor underflow."""
+        x0 = None if self.x0 is None else times_power(self.x0.to(b), of_A - of_b)
+        inside = replace(self, x0=x0, atol=np.ldexp(self.atol, -of_b))
+        x = inside(pattern, times_power(values, -of_A), times_power(b, -of_b))
+        self.info, self._hermitian, self._M = inside.info, inside._hermitian, inside._M
+        return times_power(x, of_b - of_A)
 
     def _space(self, A: "_System", b: Tensor, kind: Kind) -> NullSpace | None:
         given = self.null_space

@@ -51,6 +51,9 @@ def solve(
         The solution in the shape of `b`, and the account of it.
     """
     _check(backend, method, atol, maxiter, tol, preconditioner, on_failure)
+    for name, x in {"the matrix": values, "b": b}.items():
+        if not bool(torch.isfinite(x).all()):
+            raise ValueError(f"{name} holds NaN or infinite entries")
     asked = {
         "preconditioner": not (isinstance(preconditioner, str) and preconditioner in _ANY_METHOD),
         "null_space": null_space is not None,

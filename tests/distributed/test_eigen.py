@@ -150,3 +150,17 @@ def test_refusals(ranks: RankPool) -> None:
             assert error is not None, text
             assert error[0] == kind
             assert text in error[1]
+
+
+def negative_mass(device_mesh: DeviceMesh) -> str:
+    K, M, _ = pair(device_mesh, 8)
+    try:
+        (K + M).eigsh(3, "SA", M=M * -1.0)
+    except ValueError as error:
+        return str(error)
+    return "nothing"
+
+
+def test_a_mass_of_negative_directions_is_refused(ranks: RankPool) -> None:
+    for found in ranks(2, negative_mass):
+        assert "M is not positive definite" in found

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from tensormesh.distributed.units import times_power
 from tensormesh.sparse.krylov.preconditioner import Preconditioner
+from tensormesh.sparse.units import times_power
 
 
 class Scaled:

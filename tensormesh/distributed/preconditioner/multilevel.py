@@ -9,7 +9,7 @@ from torch import Tensor
 from tensormesh.distributed.collectives import agree, all_max
 from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.multigrid import Cycle, build, finest_level
-from tensormesh.distributed.units import times_power
+from tensormesh.sparse.units import times_power
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix

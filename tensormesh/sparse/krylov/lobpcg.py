@@ -11,6 +11,8 @@ from tensormesh.sparse.krylov.solution import Array, Operator, Total, sum_on_one
 
 # Directions whose share beside the others is below this are left out of a basis.
 _DEPENDENT = 1e-12
+# A Gram matrix has no eigenvalues below this, but for rounding in single precision.
+_NEGATIVE = 1e-4
 
 
 @dataclass
@@ -164,6 +166,8 @@ def _orthonormal(gram: Array) -> Array:
     diagonal = gram.diagonal().real
     scale = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
     sizes, V = np.linalg.eigh(scale[:, None] * gram * scale)
+    if (diagonal < 0).any() or sizes[0] < -_NEGATIVE * max(sizes[-1], 1.0):
+        raise ValueError("M is not positive definite: eigenvalues need a mass that is")
     keep = sizes > _DEPENDENT * sizes[-1]
     basis: Array = scale[:, None] * V[:, keep] / np.sqrt(sizes[keep])
     return basis
