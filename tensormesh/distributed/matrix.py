@@ -13,7 +13,13 @@ from torch_sla import SparseTensor
 from torch_sla.distributed import DSparseTensor, Partition
 from torch_sla.io import load_dsparse
 
-from tensormesh.distributed.collectives import agree, all_gather_rows, all_max, raise_together
+from tensormesh.distributed.collectives import (
+    agree,
+    all_gather_rows,
+    all_max,
+    raise_together,
+    replicated,
+)
 from tensormesh.distributed.device_mesh import DeviceMesh, as_device_mesh
 from tensormesh.distributed.eigen import eigsh
 from tensormesh.distributed.engine import Engine
@@ -100,6 +106,13 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
 
     def _with_values(self, values: Tensor) -> Self:
         return type(self).from_layout(self.layout, values)
+
+    def _operand(self, other: Any) -> Any:
+        """As of any matrix; a number that all ranks share gets its whole gradient on each."""
+        found = super()._operand(other)
+        if isinstance(found, Tensor) and found.dim() == 0 and found.requires_grad:
+            return replicated(found, self.layout.device_mesh)
+        return found
 
     def _wrap_local(self, local: SparseTensor) -> Self:
         """Result of one of torch-sla's entrywise functions."""

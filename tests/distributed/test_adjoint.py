@@ -243,3 +243,23 @@ def test_preconditioners_of_the_user_serve_gradients(ranks: RankPool) -> None:
         assert len(heard) == 1
         assert "'silent' has no T" in heard[0]
         assert error is None
+
+
+def by_a_factor(device_mesh: DeviceMesh) -> tuple[float, float]:
+    mesh, k, _ = mesh_and_data()
+    dmesh = tm.DistributedMesh(mesh, device_mesh=device_mesh)
+    K = tm.distributed_element_assemble(Damped, dmesh, call_kwargs={"point_data": {"k": k}})
+    factor = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    b = torch.ones(K.layout.n_owned, dtype=K.dtype)
+    u = (factor * K).solve(b, rtol=1e-12)
+    square = dmesh.dot(u, u).real
+    (grad,) = torch.autograd.grad(square, factor)
+    return float(grad), float(square)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_factor_of_the_matrix_has_its_whole_gradient_on_each_rank(
+    ranks: RankPool, n: int
+) -> None:
+    for grad, square in ranks(n, by_a_factor):  # u is proportional to 1 / factor
+        assert grad == pytest.approx(-2 * square / 2.0, rel=1e-9)
