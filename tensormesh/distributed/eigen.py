@@ -1,5 +1,6 @@
 """Eigenvalues of row-sharded matrices: checks, start, iteration, and derivatives."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +17,7 @@ from tensormesh.distributed.preconditioner import (
 from tensormesh.distributed.product import ShardedProduct
 from tensormesh.distributed.system import System
 from tensormesh.errors import NotConvergedError
-from tensormesh.sparse.adjoint import only_first_derivative
+from tensormesh.sparse.eigen import gradients_of_entries, outer
 from tensormesh.sparse.krylov import lobpcg
 from tensormesh.sparse.krylov.lobpcg import EigenSolution
 
@@ -74,20 +75,14 @@ class _Eigen(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        values, of_mass, eigenvalues, vectors = ctx.saved_tensors
-        found = only_first_derivative(_outer(vectors, grads[0], ctx.layout), values, grads[0])
-        if of_mass is None or not ctx.needs_input_grad[1]:
-            return found, None, None, None, None
-        by_mass = _outer(vectors, -grads[0] * eigenvalues, ctx.mass)
-        return found, only_first_derivative(by_mass, of_mass, grads[0]), None, None, None
+        outers = partial(_outer, ctx.layout), partial(_outer, ctx.mass)
+        return (*gradients_of_entries(ctx, grads[0], *outers), None, None, None)
 
 
 @torch.no_grad()
-def _outer(vectors: Tensor, factors: Tensor, layout: MatrixLayout) -> Tensor:
-    """Entries of ``sum_i factor_i x_i x_i^H`` on a pattern. **Collective.**"""
-    pattern, columns = layout.pattern, layout.with_ghosts(vectors)
-    rows = vectors[pattern.row] * factors.to(vectors.dtype)
-    return (rows * columns[pattern.col].conj()).sum(1)
+def _outer(layout: MatrixLayout, vectors: Tensor, factors: Tensor) -> Tensor:
+    """Entries of ``sum_i factor_i x_i x_i^H`` on a layout. **Collective.**"""
+    return outer(layout.pattern, vectors, factors, layout.with_ghosts(vectors))
 
 
 def _found(

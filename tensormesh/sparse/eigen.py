@@ -1,5 +1,7 @@
 """Eigenvalues of a symmetric sparse matrix, and whether all are positive."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,19 +91,32 @@ class _Eigen(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        values, of_mass, eigenvalues, vectors = ctx.saved_tensors
-        found = only_first_derivative(_outer(vectors, grads[0], ctx.pattern), values, grads[0])
-        if of_mass is None or not ctx.needs_input_grad[1]:
-            return found, None, None, None, None
-        by_mass = _outer(vectors, -grads[0] * eigenvalues, ctx.pattern_of_mass)
-        return found, only_first_derivative(by_mass, of_mass, grads[0]), None, None, None
+        outers = partial(outer, ctx.pattern), partial(outer, ctx.pattern_of_mass)
+        return (*gradients_of_entries(ctx, grads[0], *outers), None, None, None)
+
+
+# Entries of ``sum_i factor_i v_i v_i^H``, of vectors ``[n, k]`` and factors ``[k]``.
+Outer = Callable[[Tensor, Tensor], Tensor]
+
+
+def gradients_of_entries(
+    ctx: Any, grad: Tensor, outer: Outer, outer_of_mass: Outer
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of the entries of K and of M from those of the eigenvalues; first order only."""
+    values, of_mass, eigenvalues, vectors = ctx.saved_tensors
+    found = only_first_derivative(outer(vectors, grad), values, grad)
+    if of_mass is None or not ctx.needs_input_grad[1]:
+        return found, None
+    return found, only_first_derivative(outer_of_mass(vectors, -grad * eigenvalues), of_mass, grad)
 
 
 @torch.no_grad()
-def _outer(vectors: Tensor, factors: Tensor, pattern: SparsityPattern) -> Tensor:
-    """Entries of ``sum_i factor_i v_i v_i^H`` on a pattern."""
+def outer(
+    pattern: SparsityPattern, vectors: Tensor, factors: Tensor, columns: Tensor | None = None
+) -> Tensor:
+    """Entries of `Outer` on a pattern, whose columns may know more of the vectors than its rows."""
     of_rows = vectors[pattern.row] * factors.to(vectors.dtype)
-    return (of_rows * vectors[pattern.col].conj()).sum(1)
+    return (of_rows * (vectors if columns is None else columns)[pattern.col].conj()).sum(1)
 
 
 def _shifted(
