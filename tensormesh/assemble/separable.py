@@ -4,6 +4,9 @@ Most coefficients are: a conductivity, a density, a Young's modulus. Then the fo
 evaluated for one pair of unit inputs only, and the geometry that multiplies ``s`` is the same in
 each call. The structure is guessed from a few points, and checked at every point with an input
 that is no unit input: a form of another structure fails there, and is integrated the general way.
+Of data that are differentiated the structure has to hold for other values too: ``k u v + grad u .
+grad v`` with a constant ``k`` is ``s P`` as it is, but its derivative is not that of ``s`` times
+``P``.
 """
 
 from collections.abc import Mapping
@@ -83,15 +86,42 @@ def factor(
     for side, unit in sides:
         probe = input_weights(form, side, dim, like)[0]
         weights.append(torch.stack([torch.eye(len(probe)).to(probe)[unit], probe]))
-    found = values_at(form, data, dim, like, weights)  # [N, 2, ...]
-    found = found.flatten(2) if found.dim() > 2 else found.unsqueeze(2)
-    s = found[:, 0, component]
+
+    def at_weights(here: Mapping[str, Tensor]) -> Tensor:  # [N, 2, k]
+        found = values_at(form, here, dim, like, weights)
+        return found.flatten(2) if found.dim() > 2 else found.unsqueeze(2)
+
+    found = at_weights(data)
     with torch.no_grad():
-        tensor = separable.tensor
-        v, u = (w[1].to(tensor.dtype) for w in weights)
-        expected = torch.einsum("t,a,tak->k", v, u, tensor)
-        rest = (found[:, 1] - s.unsqueeze(1) * expected).abs().amax()
-        bound = _ROUNDINGS * torch.finfo(found.dtype).eps * s.abs().amax()
-        if not bool(rest <= bound * tensor.abs().sum()):
+        others = [at_weights(_moved(data))] if any(x.requires_grad for x in data.values()) else []
+        if not all(_fit(x, separable, weights) for x in (found, *others)):
             return None
-    return s
+    return found[:, 0, component]
+
+
+def _fit(found: Tensor, separable: Separable, weights: list[Tensor]) -> bool:
+    """Whether values ``[N, 2, k]``, at the picked inputs and at probes, are those of ``s P``."""
+    tensor, s = separable.tensor, found[:, 0, separable.pick[2]]
+    v, u = (w[1].to(tensor.dtype) for w in weights)
+    expected = torch.einsum("t,a,tak->k", v, u, tensor)
+    rest = (found[:, 1] - s.unsqueeze(1) * expected).abs().amax()
+    bound = _ROUNDINGS * torch.finfo(found.dtype).eps * s.abs().amax()
+    return bool(rest <= bound * tensor.abs().sum())
+
+
+def _moved(data: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`data` with other values where they are differentiated, each entry moved by itself."""
+    return {
+        name: x + _steps(x, place) if x.requires_grad else x
+        for place, (name, x) in enumerate(data.items())
+    }
+
+
+def _steps(x: Tensor, place: int) -> Tensor:
+    # The fourth root of the precision: second derivatives move the result by more than roundings.
+    size = torch.finfo(x.dtype).eps ** 0.25
+    scale = x.abs() + torch.where(x.abs().amax() > 0, x.abs().amax(), 1.0)
+    number = torch.arange(x.numel(), dtype=scale.dtype, device=x.device).view(x.shape)
+    without_pattern = 0.5 + (0.6180339887 * (number + place / 7)) % 1  # Weyl's sequence
+    turn = 1 + 0.7j if x.is_complex() else 1
+    return size * scale * without_pattern * turn

@@ -133,6 +133,33 @@ def test_gradients_of_coefficient_and_points():
     assert torch.autograd.gradcheck(energy, (k, points))
 
 
+@pytest.mark.parametrize("group", ["scalar_data", "element_data", "point_data"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda u, v, gradu, gradv, k: k * u * v + gradu @ gradv,
+        lambda u, v, gradu, gradv, k: u * v + (1 + (k - 2) ** 2) * (gradu @ gradv),
+        lambda gradu, gradv, k: gradv @ (k * gradu + (k - 2) * gradu.flip(0)),
+        lambda u, v, k: (k**2 + 1j * k) * u * v,
+    ],
+)
+def test_gradients_where_only_the_values_are_one_function_times_a_tensor(form, group):
+    """A constant coefficient, as at the start of an optimisation: derivatives have another one."""
+    mesh = distorted("triangle")
+    assembler = ElementAssembler.from_mesh(mesh)
+    sizes = {"scalar_data": (), "element_data": (mesh.n_elements,), "point_data": (mesh.n_points,)}
+    torch.manual_seed(0)
+    x = torch.randn(mesh.n_points, dtype=f64)
+
+    def energy(k: Tensor) -> Tensor:
+        K = assembler(func=form, **{group: {"k": k}})
+        return (x.to(K.dtype) @ (K @ x.to(K.dtype))).abs()
+
+    k = torch.full(sizes[group], 2.0, dtype=f64, requires_grad=True)
+    assert torch.autograd.gradcheck(energy, k)
+    assert torch.autograd.gradgradcheck(energy, k)
+
+
 def test_what_is_kept_follows_the_points():
     mesh = Mesh.gen_cube(n=(2, 2, 2))
     form = Conduction.from_mesh(mesh)
