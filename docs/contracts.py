@@ -202,12 +202,18 @@ class Row:
 
 def rows(tests: Path = ROOT / "tests") -> Iterator[Row]:
     """Rows that the docstrings of all tests name."""
+    for line, where in docstring_lines(tests):
+        yield from _row(line, where)
+
+
+def docstring_lines(tests: Path) -> Iterator[tuple[str, str]]:
+    """Lines of the docstrings of all tests, each with ``file::test``."""
     for path in sorted(tests.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
                 where = f"{path.relative_to(tests.parent).as_posix()}::{node.name}"
                 for line in (ast.get_docstring(node) or "").splitlines():
-                    yield from _row(line, where)
+                    yield line, where
 
 
 def _row(line: str, where: str) -> Iterator[Row]:

@@ -11,6 +11,8 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def load(name: str) -> ModuleType:
+    if str(DOCS) not in sys.path:
+        sys.path.append(str(DOCS))  # one reads the other
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

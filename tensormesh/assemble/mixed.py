@@ -131,7 +131,9 @@ def mixed_coefficients(
     Tensor
         ``[N, T]`` or ``[N, T, A]``; ``N = 1`` where nothing varies.
     """
-    units = [s.arguments(torch.eye(sum(s.sizes)).to(like)) for s in sides]
+    units = [
+        s.arguments(torch.eye(sum(s.sizes), dtype=like.dtype, device=like.device)) for s in sides
+    ]
     keys = [name for of_side in units for name in of_side]
     names, tensors, vary = split_data(data)
     function = _at_point(form, keys, names)

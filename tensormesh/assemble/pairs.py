@@ -72,8 +72,7 @@ def _numbered(incidence: csr_array) -> tuple[csr_array, Indices]:
 def _slots(entries: csr_array, mirrored: Indices, nodes: Indices) -> Tensor:
     """Stored entries ``[B * B, E]`` of cells with these nodes ``[B, E]``."""
     n_basis, n_cells = nodes.shape
-    slots = torch.empty(n_basis, n_basis, n_cells, dtype=torch.from_numpy(mirrored).dtype)
-    found = slots.numpy()
+    found = np.empty((n_basis, n_basis, n_cells), dtype=mirrored.dtype)
     diagonal = entries.diagonal()
     for i in range(n_basis):
         found[i, i] = diagonal[nodes[i]]
@@ -81,7 +80,7 @@ def _slots(entries: csr_array, mirrored: Indices, nodes: Indices) -> Tensor:
         upper = entries_at(entries, nodes[i].reshape(-1), nodes[j].reshape(-1))
         found[i, j] = upper.reshape(len(i), n_cells)
         found[j, i] = mirrored[upper].reshape(len(i), n_cells)
-    return slots.flatten(0, 1)
+    return torch.from_numpy(found.reshape(-1, n_cells))
 
 
 def _groups_of_pairs(n_basis: int, n_cells: int, nnz: int) -> Iterator[tuple[Any, Any]]:

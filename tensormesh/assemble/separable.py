@@ -85,7 +85,9 @@ def factor(
     sides: tuple[tuple[Side, int], ...] = (("test", test), ("trial", trial))
     for side, unit in sides:
         probe = input_weights(form, side, dim, like)[0]
-        weights.append(torch.stack([torch.eye(len(probe)).to(probe)[unit], probe]))
+        picked = torch.zeros_like(probe)
+        picked[unit] = 1
+        weights.append(torch.stack([picked, probe]))
 
     def at_weights(here: Mapping[str, Tensor]) -> Tensor:  # [N, 2, k]
         found = values_at(form, here, dim, like, weights)

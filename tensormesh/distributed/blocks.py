@@ -53,7 +53,11 @@ class Block:
     def matrix(self, values: Tensor) -> Tensor:
         """Compressed-row tensor of the block, from the entries of the whole ``[nnz]``."""
         return torch.sparse_csr_tensor(
-            *self._indices, self._picked(values), self._shape, check_invariants=False
+            *self._indices,
+            self._picked(values),
+            self._shape,
+            device=values.device,
+            check_invariants=False,
         )
 
     def transposed(self, values: Tensor) -> Tensor:

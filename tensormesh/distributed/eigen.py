@@ -20,6 +20,7 @@ from tensormesh.errors import NotConvergedError
 from tensormesh.sparse.eigen import gradients_of_entries, outer
 from tensormesh.sparse.krylov import lobpcg
 from tensormesh.sparse.krylov.lobpcg import EigenSolution
+from tensormesh.sparse.krylov.solution import numbers_beside
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
@@ -109,7 +110,7 @@ def _found(
     solution = lobpcg(A, start, B, T, n_wanted=k, total=total, rtol=rtol, maxiter=maxiter)
     if not solution.converged:
         raise NotConvergedError(_message(solution, k, rtol))
-    w = torch.as_tensor(sign * solution.values[:k]).to(K.values.real)
+    w = numbers_beside(K.values.real, sign * solution.values[:k])
     vectors = solution.vectors[:, :k]
     return (w.flip(0), vectors.flip(1)) if which == "LA" else (w, vectors.contiguous())
 

@@ -94,7 +94,9 @@ def _as_vtk(values: Tensor) -> Tensor:
 
 def _piece(part: "Part", point_data: dict[str, Tensor]) -> Mesh:
     cells = {kind: cell.cpu() for kind, cell in part.mesh.top_cells().items()}
-    number = {kind: torch.full((len(cell),), part.number) for kind, cell in cells.items()}
+    number = {
+        kind: torch.full((len(cell),), part.number, device="cpu") for kind, cell in cells.items()
+    }
     points = part.mesh.points.detach().cpu()
     return Mesh.from_arrays(points, cells, point_data, {"part": number})
 

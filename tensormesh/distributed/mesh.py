@@ -194,7 +194,7 @@ class DistributedMesh:
             mine = _with_orphans(here[part_owner == rank], (owner == rank).nonzero().flatten())
             ghosts, ghost_owner = here[part_owner != rank], part_owner[part_owner != rank]
         else:
-            mine = torch.arange(mesh.n_points)
+            mine = torch.arange(mesh.n_points, device=owner.device)
             ghosts = ghost_owner = mine[:0]
         index_map = number_by_rank(
             mine.to(device), ghosts.to(device), ghost_owner.to(device), self.device_mesh

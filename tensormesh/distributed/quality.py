@@ -66,4 +66,4 @@ def _row(part: Part, n_parts: int) -> Tensor:
     owned_by[part.number] = 0
     interface = len(boundary_facets(part.mesh)) - len(part.mesh.boundary_facets())
     head = [part.mesh.n_elements, n_owned, int(owned_by.sum()), interface]
-    return torch.cat([torch.tensor(head), owned_by])
+    return torch.cat([owned_by.new_tensor(head), owned_by])

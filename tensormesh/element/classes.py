@@ -97,7 +97,7 @@ class Element:
         by_type: dict[str, list[tuple[int, ...]]] = {}
         for facet in cls._facets(order):
             by_type.setdefault(facet.cell_name, []).append(facet.nodes)
-        tables = {kind: torch.tensor(nodes) for kind, nodes in by_type.items()}
+        tables = {kind: torch.tensor(nodes, device="cpu") for kind, nodes in by_type.items()}
         return tables if cls.is_mix_facet else next(iter(tables.values()))
 
     @classmethod
@@ -144,7 +144,7 @@ class Element:
         ]
         if n_nodes not in sizes:
             raise ValueError(f"{cls.__name__} has {sizes} nodes, not {n_nodes}.")
-        return torch.arange(n_nodes)
+        return torch.arange(n_nodes, device="cpu")
 
     @classmethod
     def reorder(cls, conn: Tensor, to_gmsh: bool = True) -> Tensor:

@@ -48,7 +48,7 @@ def quadrature(name: str, degree: int) -> tuple[Tensor, Tensor]:
     if not isinstance(degree, int) or degree < 0:
         raise ValueError(f"degree must be an integer of 0 or more, got {degree!r}.")
     points, weights = _rule(shape, degree)
-    return torch.tensor(points), torch.tensor(weights)
+    return torch.from_numpy(points.copy()), torch.from_numpy(weights.copy())
 
 
 @lru_cache(maxsize=512)

@@ -49,7 +49,7 @@ def lame(E: Any, nu: Any) -> tuple[Any, Any]:
     ValueError
         If `nu` does not lie between -1 and 0.5.
     """
-    ratio = torch.as_tensor(nu).detach()
+    ratio = nu.detach() if isinstance(nu, Tensor) else torch.tensor(nu, device="cpu")
     if bool((ratio <= -1).any()) or bool((ratio >= 0.5).any()):
         raise ValueError(f"nu must lie between -1 and 0.5, got {nu}")
     return E * nu / ((1 + nu) * (1 - 2 * nu)), E / (2 * (1 + nu))

@@ -65,10 +65,10 @@ def voigt_stiffness(E: float | Tensor, nu: float | Tensor, dim: int = 2) -> Tens
     """
     if dim not in _PAIRS:
         raise ValueError(f"dim must be 2 or 3, got {dim}")
-    lam, mu = (torch.as_tensor(c) for c in lame(E, nu))
+    lam, mu = (c if isinstance(c, Tensor) else torch.tensor(c) for c in lame(E, nu))
     n_shear = len(_PAIRS[dim])
-    normal = torch.ones(dim, n_shear + dim).to(lam)
+    normal = lam.new_ones(dim, n_shear + dim)
     normal[:, dim:] = 0
-    ones = torch.cat([normal, torch.zeros(n_shear, n_shear + dim).to(lam)])
-    weights = torch.tensor([2.0] * dim + [1.0] * n_shear).to(mu)
+    ones = torch.cat([normal, lam.new_zeros(n_shear, n_shear + dim)])
+    weights = mu.new_tensor([2.0] * dim + [1.0] * n_shear)
     return lam * ones + mu * weights.diag()

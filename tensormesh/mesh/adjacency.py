@@ -174,7 +174,9 @@ def facet_rows(cells: dict[str, Tensor], n_vertices: int) -> tuple[Tensor, Tenso
         local = [f.vertices for f in local_facets(name) if len(f.vertices) == n_vertices]
         vertices = [vertex for facet in local for vertex in facet]
         rows.append(conn[:, vertices].reshape(len(conn) * len(local), n_vertices))
-        numbers.append(torch.arange(first, first + len(conn)).repeat_interleave(len(local)))
+        numbers.append(
+            torch.arange(first, first + len(conn), device=conn.device).repeat_interleave(len(local))
+        )
         first += len(conn)
     return torch.cat(rows).sort(dim=1).values, torch.cat(numbers)
 

@@ -49,7 +49,7 @@ def _without_orphans(
 
 
 def _nodes_of(cells: dict[str, Tensor], n_points: int) -> Tensor:
-    mask = torch.zeros(n_points, dtype=torch.bool)
+    mask = torch.zeros(n_points, dtype=torch.bool, device="cpu")
     for conn in cells.values():
         mask[conn] = True
     return mask

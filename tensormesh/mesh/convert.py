@@ -66,7 +66,10 @@ def arrays_to_meshio(arrays: MeshArrays) -> meshio.Mesh:
         },
         field_data={name: _array(data) for name, data in arrays.field_data.items()},
         cell_sets={
-            name: [_array(by_type.get(kind, torch.empty(0).long())) for kind in arrays.cells]
+            name: [
+                _array(by_type.get(kind, torch.empty(0, dtype=torch.int64, device="cpu")))
+                for kind in arrays.cells
+            ]
             for name, by_type in arrays.cell_sets.items()
         },
     )
@@ -155,7 +158,7 @@ def _cell_set(blocks: Blocks, members: list) -> ByType:
         offset = offsets.get(kind, 0)
         offsets[kind] = offset + len(cells)
         if member is not None and len(member):
-            index = torch.tensor(np.asarray(member, dtype=np.int64))
+            index = torch.from_numpy(np.array(member, dtype=np.int64))
             indices.setdefault(kind, []).append(index + offset)
     return {kind: torch.cat(parts) for kind, parts in indices.items()}
 
@@ -180,7 +183,10 @@ def _once(arrays: MeshArrays) -> MeshArrays:
     if "gmsh:physical" not in arrays.cell_data:
         return arrays
     first = {kind: _first_of_equal(index) for kind, index in arrays.cells.items()}
-    kept = {kind: (f == torch.arange(len(f))).nonzero().flatten() for kind, f in first.items()}
+    kept = {
+        kind: (f == torch.arange(len(f), device=f.device)).nonzero().flatten()
+        for kind, f in first.items()
+    }
     n_repeated = sum(len(first[kind]) - len(kept[kind]) for kind in kept)
     if not n_repeated:
         return arrays

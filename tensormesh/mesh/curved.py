@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from tensormesh.mesh.boundary_cells import mesh_with_boundary
@@ -182,6 +181,6 @@ def _check_radii(r_inner: float, r_outer: float) -> None:
 
 def _with_shells(mesh: Mesh, centre: Sequence[float], r_inner: float, r_outer: float) -> Mesh:
     """Mesh with the boundary parted into nodes nearer to the inner and to the outer radius."""
-    radius = (mesh.points - torch.tensor(centre, dtype=mesh.dtype)).norm(dim=1)
+    radius = (mesh.points - mesh.points.new_tensor(centre)).norm(dim=1)
     inner: Tensor = radius < (r_inner + r_outer) / 2
     return mesh_with_boundary(mesh.points, mesh.top_cells(), {"inner": inner, "outer": ~inner})

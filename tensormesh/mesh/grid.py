@@ -139,7 +139,7 @@ def _boundary_cells(
             for kind, offsets in _facets_on_side(grid, block, axis, high).items():
                 start = sum(len(found) for found in rows.setdefault(kind, []))
                 rows[kind].append(_cells(grid, outer, offsets))
-                place = torch.arange(start, start + len(rows[kind][-1]))
+                place = torch.arange(start, start + len(rows[kind][-1]), device="cpu")
                 places[side].setdefault(kind, []).append(place)
     groups = {
         side: {kind: torch.cat(parts) for kind, parts in by_type.items()}

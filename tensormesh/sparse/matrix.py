@@ -133,7 +133,12 @@ class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, SparseTensor
     def to_sparse_coo(self) -> Tensor:
         """Uncoalesced torch coordinate tensor; differentiable."""
         return torch.sparse_coo_tensor(
-            self.edges, self.values, self.shape, is_coalesced=False, check_invariants=False
+            self.edges,
+            self.values,
+            self.shape,
+            device=self.values.device,
+            is_coalesced=False,
+            check_invariants=False,
         )
 
     def to_torch_sparse(self) -> Tensor:

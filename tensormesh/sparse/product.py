@@ -21,7 +21,9 @@ def csr_tensor(pattern: SparsityPattern, values: Tensor) -> Tensor:
     """
     crow, col = pattern.csr_indices
     ordered = values.detach() if pattern.order is None else values.detach()[pattern.order]
-    return torch.sparse_csr_tensor(crow, col, ordered, pattern.shape, check_invariants=False)
+    return torch.sparse_csr_tensor(
+        crow, col, ordered, pattern.shape, device=ordered.device, check_invariants=False
+    )
 
 
 def multiply(pattern: SparsityPattern, values: Tensor, x: Tensor) -> Tensor:
@@ -83,7 +85,7 @@ def _consume_beta_warning() -> None:
     """Let torch say once, unheard, that compressed rows are in beta: the user did not ask."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        zero = torch.zeros(1, dtype=torch.int32)
+        zero = torch.zeros(1, dtype=torch.int32, device="cpu")
         torch.sparse_csr_tensor(torch.tensor([0, 0], dtype=torch.int32), zero[:0], zero[:0].float())
 
 

@@ -36,5 +36,5 @@ def times_power(x: Tensor, exponents: int | Array) -> Tensor:
         return x
     whole = np.asarray(exponents)
     for part in (whole // 2, whole - whole // 2):
-        x = x * torch.as_tensor(np.ldexp(1.0, part)).to(x.device, x.real.dtype)
+        x = x * torch.as_tensor(np.ldexp(1.0, part), dtype=x.real.dtype, device=x.device)
     return x

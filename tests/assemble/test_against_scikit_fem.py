@@ -43,6 +43,7 @@ def test_stiffness_and_mass(kind, order):
 
 @pytest.mark.parametrize(("kind", "order"), ELEMENTS)
 def test_elasticity(kind, order):
+    """features | LinearElasticityElementAssembler: serial."""
     mesh = mesh_of(kind, order)
     basis = basis_of(mesh, max(DEGREE, 2 * order), mesh.dim)
     K = LinearElasticityElementAssembler.from_mesh(mesh, DEGREE, E=210.0, nu=0.3)()

@@ -42,7 +42,10 @@ class Reaction(ElementAssembler):
 
 @pytest.mark.parametrize("kind", ["triangle", "quad9", "tetra"])
 def test_new_points_are_used_and_stay(kind):
-    """known-faults | 1: mass summed again with `points = 2 * points`."""
+    """known-faults | 1: mass summed again with `points = 2 * points`.
+
+    features | moved points: serial.
+    """
     mesh = filled(kind)
     dim = mesh.dim
     mass, load, boundary = (
@@ -248,6 +251,7 @@ class Learned(ElementAssembler):
 
 
 def test_parameters_get_gradients():
+    """features | parameters of a form: serial."""
     form = Learned.from_mesh(filled("quad"))
     with torch.no_grad():
         form.net.weight.zero_()

@@ -191,7 +191,10 @@ def test_row_element_data_of_a_vector_with_as_many_entries_as_points():
 
 
 def test_row_values_per_point_equal_a_coordinate():
-    """known-faults 9 | values at the points of `transformation` are those the form sees there."""
+    """known-faults 9 | values at the points of `transformation` are those the form sees there.
+
+    features | PerQuadraturePoint: serial, differentiable.
+    """
     mesh = distorted("quad")
     asm = tm.MassElementAssembler.from_mesh(mesh, 5)
     at = asm.transformation["quad"]
@@ -257,7 +260,10 @@ def test_row_orientation():
 
 @pytest.mark.parametrize("batch_size", [-1, None, 1, 7, 10_000])
 def test_row_batch_size(batch_size):
-    """base-api 3 | `batch_size`: result unchanged."""
+    """base-api 3 | `batch_size`: result unchanged.
+
+    features | blocks of cells (batch_size): serial.
+    """
     mesh = filled("quad")
     for cls in (tm.MassElementAssembler, Load):
         asm = cls.from_mesh(mesh)
@@ -294,7 +300,10 @@ def test_row_memory_of_quadratic_elasticity():
 
 @pytest.mark.parametrize("kind", ["triangle", "quad", "tetra", "hexahedron27", "wedge", "pyramid"])
 def test_row_energy(kind):
-    """base-api 3 | `asm.energy(...)` -> 0-d: integral of `element_energy` over fields."""
+    """base-api 3 | `asm.energy(...)` -> 0-d: integral of `element_energy` over fields.
+
+    features | energies: serial.
+    """
     mesh = filled(kind)
     direction = torch.tensor([3.0, -1.0, 2.0], dtype=f64)[: mesh.dim]
     u = (mesh.points @ direction).requires_grad_()
@@ -326,7 +335,10 @@ def test_row_energy_arguments():
 
 
 def test_row_energy_derivatives():
-    """base-api 3 | `energy` is differentiable: in fields to second order, points, constants."""
+    """base-api 3 | `energy` is differentiable: in fields to second order, points, constants.
+
+    features | energies: differentiable.
+    """
     mesh = filled("quad", 1)
     asm = tm.ElementAssembler.from_mesh(mesh)
 
@@ -396,7 +408,10 @@ def test_row_node():
 
 @pytest.mark.parametrize("kind", ["triangle", "quad", "tetra", "hexahedron"])
 def test_row_facet_bilinear(kind):
-    """base-api 3 | `FacetBilinearAssembler`: against scikit-fem, normal and gradients included."""
+    """base-api 3 | `FacetBilinearAssembler`: against scikit-fem, normal and gradients included.
+
+    features | FacetBilinearAssembler: serial.
+    """
     mesh = distorted(kind) if kind in ("triangle", "tetra") else filled(kind)
     asm = tm.FacetBilinearAssembler.from_mesh(mesh, quadrature_order=4)
     found = asm(func=lambda u, v, gradu, x, n: (2 + x[0]) * u * v + (gradu @ n) * v)
@@ -435,7 +450,10 @@ def test_row_facet_bilinear_layout_and_masks():
 
 
 def test_row_facet_bilinear_complex_blocks_and_gradients():
-    """base-api 3 | `FacetBilinearAssembler`: complex coefficients, blocks, derivatives."""
+    """base-api 3 | `FacetBilinearAssembler`: complex coefficients, blocks, derivatives.
+
+    features | FacetBilinearAssembler: differentiable.
+    """
     mesh = filled("triangle")
     asm, block = Robin.from_mesh(mesh), torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=f64)
     Z = asm(func=lambda u, v, k: 1j * k * u * v, scalar_data={"k": 3.0})
@@ -479,7 +497,10 @@ def test_row_robin_and_port(make):
 
 
 def test_robin_problem_converges():
-    """base-api 3 | `robin_operator`, `port_source`: -u'' + ... with u = cosh on three sides."""
+    """base-api 3 | `robin_operator`, `port_source`: -u'' + ... with u = cosh on three sides.
+
+    features | robin_operator, port_source: serial.
+    """
     errors = []
     for n in (8, 16):
         mesh = tm.Mesh.gen_rectangle(n=(n, n), element_type="quad")

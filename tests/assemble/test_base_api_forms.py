@@ -33,7 +33,10 @@ def test_row_exports():
 
 
 def test_row_laplace_and_mass():
-    """base-api 3 | `LaplaceElementAssembler`: grad u . grad v; `MassElementAssembler`: u v."""
+    """base-api 3 | `LaplaceElementAssembler`: grad u . grad v; `MassElementAssembler`: u v.
+
+    features | LaplaceElementAssembler, MassElementAssembler: serial.
+    """
     mesh = filled("tetra")
     x, y = mesh.points[:, 0], mesh.points[:, 1]
     K = tm.LaplaceElementAssembler.from_mesh(mesh)()
@@ -43,7 +46,10 @@ def test_row_laplace_and_mass():
 
 
 def test_row_scaled_mass():
-    """base-api 3 | `ScaledMassElementAssembler`: c u v, `c` from point_data or element_data."""
+    """base-api 3 | `ScaledMassElementAssembler`: c u v, `c` from point_data or element_data.
+
+    features | ScaledMassElementAssembler: serial.
+    """
     mesh = filled("triangle6")
     x = mesh.points[:, 0]
     asm = tm.ScaledMassElementAssembler.from_mesh(mesh)
@@ -55,7 +61,10 @@ def test_row_scaled_mass():
 
 
 def test_row_anisotropic_laplace():
-    """base-api 3 | `AnisotropicLaplaceElementAssembler`: `A [n, D, D]`, `[E, D, D]`, complex."""
+    """base-api 3 | `AnisotropicLaplaceElementAssembler`: `A [n, D, D]`, `[E, D, D]`, complex.
+
+    features | AnisotropicLaplaceElementAssembler: serial.
+    """
     mesh = distorted("triangle")
     volume = float(tm.MassElementAssembler.from_mesh(mesh)().sum())
     x, y = mesh.points.T
@@ -102,7 +111,10 @@ def test_row_elastic_energy(kind):
 
 
 def test_row_const_and_func_node_assembler():
-    """base-api 3 | `const_node_assembler(c)`, `func_node_assembler(f)`: classes; overrides."""
+    """base-api 3 | `const_node_assembler(c)`, `func_node_assembler(f)`: classes; overrides.
+
+    features | const_node_assembler, func_node_assembler: serial.
+    """
     mesh = filled("quad")
     const, func = tm.const_node_assembler(2.0), tm.func_node_assembler(lambda x: x[0])
     assert isinstance(const, type)
@@ -116,7 +128,10 @@ def test_row_const_and_func_node_assembler():
 
 @pytest.mark.parametrize("kind", ["triangle", "hexahedron"])
 def test_row_neo_hooke(kind):
-    """base-api 3 | `NeoHookeanModel(E, nu)`, `energy(u)`: closed form of a homogeneous stretch."""
+    """base-api 3 | `NeoHookeanModel(E, nu)`, `energy(u)`: closed form of a homogeneous stretch.
+
+    features | NeoHookeanModel: serial.
+    """
     mesh = filled(kind)
     E, nu, stretch = 2.0, 0.3, 1.2
     model = NeoHookeanModel.from_mesh(mesh, E=E, nu=nu)

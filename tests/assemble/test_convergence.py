@@ -37,6 +37,7 @@ def error(mesh):
 )
 @pytest.mark.parametrize("element_type", ["tri", "quad", "mixed"])
 def test_poisson_2d(element_type, order, sizes, expected):
+    """features | ElementAssembler: serial."""
     coarse, fine = (
         error(gen_rectangle(n=(n, n), order=order, element_type=element_type)) for n in sizes
     )

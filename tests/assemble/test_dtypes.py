@@ -43,6 +43,7 @@ def result(family, mesh, w):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_result_has_the_dtype_of_the_mesh(family, dtype):
+    """features | single precision: serial."""
     mesh = distorted("triangle").to(dtype)
     out = result(family, mesh, torch.ones(mesh.n_points, dtype=dtype))
     assert out.dtype == dtype
@@ -82,7 +83,10 @@ def test_wider_data_are_refused(dtype, where):
 )
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_complex_fields_give_complex_results(family, mesh_dtype, dtype):
-    """known-faults | 10: complex fields give complex results."""
+    """known-faults | 10: complex fields give complex results.
+
+    features | complex forms: serial.
+    """
     mesh = filled("triangle6").to(mesh_dtype)
     w = torch.complex(torch.ones(mesh.n_points), 2 * torch.ones(mesh.n_points)).to(dtype)
     out = result(family, mesh, w)

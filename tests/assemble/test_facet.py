@@ -75,6 +75,7 @@ def test_boundary_has_its_measure(mesh, measure):
 @pytest.mark.parametrize("kind", CELL_TYPES)
 @pytest.mark.parametrize("make", [filled, distorted])
 def test_divergence_theorem(kind, make):
+    """features | FacetAssembler: serial."""
     mesh = make(kind)
     volume = SHEAR_VOLUME[mesh.dim] if make is distorted else 1.0
     degree = 2 + 2 * cell_type(kind).order

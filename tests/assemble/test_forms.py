@@ -106,6 +106,7 @@ def test_coefficient_of_the_coordinate_against_scipy(element):
     ],
 )
 def test_linear_forms_sum_to_integrals(node, form, value):
+    """features | NodeAssembler: serial."""
     assert float(node(func=form).sum()) == pytest.approx(value, abs=1e-14)
 
 
@@ -118,6 +119,7 @@ def test_linear_form_with_gradient_tested_by_a_linear_field(mesh, node):
 
 
 def test_blocks_are_node_major_and_rows_are_test_components(mesh):
+    """features | vector-valued forms: serial."""
     A = torch.tensor([[1.0, 2.0, 0.0], [3.0, 4.0, -1.0], [0.5, 0.0, 7.0]], dtype=f64)
     M = MassElementAssembler.from_mesh(mesh)()
     blocks = MassElementAssembler.from_mesh(mesh)(
@@ -156,6 +158,7 @@ def test_pattern_is_sorted_complete_and_keeps_zeros(mesh):
 
 
 def test_scalar_vector_and_tensor_fields(mesh, element):
+    """features | fields at nodes: serial."""
     x, y = mesh.points.T
     data = {
         "s": x,
@@ -204,6 +207,7 @@ def test_quadratic_fields_are_interpolated_with_the_basis_of_the_cell(kind):
 
 
 def test_values_per_cell(mesh, element):
+    """features | values per cell: serial."""
     x = mesh.points[mesh.cells["triangle"]]
     a, b = x[:, 1] - x[:, 0], x[:, 2] - x[:, 0]
     area = (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).abs() / 2
@@ -227,6 +231,7 @@ def test_values_per_cell_as_wide_as_the_rule_are_a_vector(mesh):
 
 
 def test_several_cell_types_are_summed_and_take_values_per_type():
+    """features | several cell types in a mesh: serial."""
     mesh = mixed()
     element = MassElementAssembler.from_mesh(mesh)
     assert element.element_types == list(mesh.cells)
@@ -466,7 +471,10 @@ def test_lines_in_one_dimension():
 @pytest.mark.parametrize("kind", ["triangle", "quad", "triangle6", "quad9"])
 def test_surfaces_in_space(kind):
     # The unit square on the plane z = x + 2 y: its area is sqrt(6).
-    """known-faults | 12: a triangle in space keeps its z."""
+    """known-faults | 12: a triangle in space keeps its z.
+
+    features | surfaces in space: serial.
+    """
     flat = bulged(filled(kind))
     x, y = flat.points.T
     mesh = Mesh.from_arrays(torch.stack([x, y, x + 2 * y], 1), flat.cells.to_dict())

@@ -58,6 +58,11 @@ def few_cells(kind, n_cells=2):
 @pytest.mark.parametrize("family", [Matrix, Vector, Boundary])
 @pytest.mark.parametrize("kind", CELL_TYPES)
 def test_derivatives_of_matrices_and_vectors(kind, family):
+    """features | line, triangle, quad, tetra, hexahedron, wedge, pyramid, line3: differentiable.
+    features | triangle6, quad9, tetra10, hexahedron27, wedge18, pyramid14: differentiable.
+    features | ElementAssembler, NodeAssembler, FacetAssembler, fields at nodes: differentiable.
+    features | values per cell, moved points: differentiable.
+    """
     mesh = few_cells(kind)
     form = family.from_mesh(mesh)
     torch.manual_seed(0)
@@ -112,6 +117,7 @@ def test_second_derivatives_with_respect_to_points_and_fields(kind):
 
 @pytest.mark.parametrize("kind", CELL_TYPES)
 def test_volume_grows_by_the_divergence_of_the_motion(kind):
+    """features | MassElementAssembler: differentiable."""
     # d/dt of the volume under points + t m(points) is int div m; here m = x, div m = D.
     mesh = bulged(filled(kind))
     points = mesh.points.clone().requires_grad_()
@@ -123,6 +129,7 @@ def test_volume_grows_by_the_divergence_of_the_motion(kind):
 
 
 def test_values_per_cell_of_several_types():
+    """features | several cell types in a mesh: differentiable."""
     mesh = mixed()
     form = MassElementAssembler.from_mesh(mesh)
     c = {k: torch.rand(len(e), dtype=f64).requires_grad_() for k, e in mesh.top_cells().items()}
@@ -135,6 +142,7 @@ def test_values_per_cell_of_several_types():
 
 
 def test_complex_fields():
+    """features | complex forms: differentiable."""
     mesh = few_cells("triangle")
     form = MassElementAssembler.from_mesh(mesh)
     w = torch.rand(mesh.n_points, dtype=torch.complex128, requires_grad=True)
@@ -146,6 +154,7 @@ def test_complex_fields():
 
 
 def test_elastic_constants():
+    """features | LinearElasticityElementAssembler, parameters of a form: differentiable."""
     mesh = few_cells("tetra")
 
     def values(E, nu):
@@ -157,6 +166,7 @@ def test_elastic_constants():
 
 @pytest.mark.parametrize("kind", ["triangle", "quad", "tetra"])
 def test_a_solved_problem_end_to_end(kind):
+    """features | LaplaceElementAssembler: differentiable."""
     mesh = bulged(filled(kind))
     form = LaplaceElementAssembler.from_mesh(mesh)
     mask = mesh.topological_boundary_mask()

@@ -68,7 +68,10 @@ def scikit_fem_system(mesh, degree):
 
 @pytest.mark.parametrize("kind", ["triangle", "quad", "tetra"])
 def test_taylor_hood_as_scikit_fem(kind):
-    """Matrix, load and solution of an Oseen problem with pressure and velocity prescribed."""
+    """Matrix, load and solution of an Oseen problem with pressure and velocity prescribed.
+
+    features | MixedElementAssembler, Field: serial.
+    """
     mesh = (sheared(filled(kind)) if kind == "tetra" else distorted(kind, 3)).raised(2)
     wind = torch.tensor(WIND[: mesh.dim], dtype=mesh.dtype)
     asm = OSEEN[mesh.dim].from_mesh(mesh, quadrature_order=6)
@@ -114,6 +117,7 @@ def solved(mesh):
     ("kind", "sizes"), [("tri", (8, 16)), ("quad", (8, 16)), ("mixed", (8, 16)), ("tet", (3, 6))]
 )
 def test_taylor_hood_converges_at_its_rates(kind, sizes):
+    """features | MixedNodeAssembler: serial."""
     gen = tm.Mesh.gen_cube if kind == "tet" else tm.Mesh.gen_rectangle
     dim = 3 if kind == "tet" else 2
     coarse, fine = (solved(gen(n=(n,) * dim, element_type=kind).raised(2)) for n in sizes)
@@ -179,6 +183,7 @@ def test_blocks_of_cells_do_not_matter():
 
 
 def test_gradients_agree_with_finite_differences():
+    """features | MixedElementAssembler: differentiable."""
     mesh = filled("triangle", 1).raised(2)
     asm, load = Oseen2D.from_mesh(mesh), Load2D.from_mesh(mesh)
     torch.manual_seed(0)
@@ -217,6 +222,7 @@ def test_gradient_of_a_solution_agrees_with_finite_differences():
 
 
 def test_split_is_the_inverse_of_join():
+    """features | BlockLayout: serial."""
     layout = tm.BlockLayout(fields_of(2))
     u, p = torch.rand(5, 2), torch.rand(5)
     x = layout.join({"u": u, "p": p})

@@ -63,6 +63,7 @@ def stored_data(mesh: tm.Mesh) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_force_and_tangent_are_the_derivatives_of_the_energy(kind: str) -> None:
+    """features | NeoHookeanModel, forces and tangents: serial, differentiable."""
     mesh = filled(kind)
     made, given, a = Stored.from_mesh(mesh), stored_data(mesh), vector_field(mesh)
 
@@ -142,7 +143,10 @@ def test_force_and_tangent_are_differentiable_in_data() -> None:
 
 
 def test_history_at_quadrature_points() -> None:
-    """Values at points go into a density, and what a function makes of them comes out again."""
+    """Values at points go into a density, and what a function makes of them comes out again.
+
+    features | history at quadrature points: serial.
+    """
     mesh = filled("triangle6")
     made = tm.ElementAssembler.from_mesh(mesh)
     u = mesh.points[:, 0] ** 2

@@ -67,7 +67,10 @@ def test_row_generators_are_static_methods_of_mesh():
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("element_type", ["tri", "quad"])
 def test_row_gen_hollow_rectangle(order, element_type):
-    """base-api 2 | `gen_hollow_rectangle`: cells, `is_inner_*`, `is_outer_*` masks."""
+    """base-api 2 | `gen_hollow_rectangle`: cells, `is_inner_*`, `is_outer_*` masks.
+
+    features | gen_hollow_rectangle: serial.
+    """
     outer, inner = (-1.0, 2.0, 0.0, 1.0), (0.3, 0.7, 0.35, 0.9)
     mesh = gen_hollow_rectangle(0.2, order, element_type, *outer, *inner)
     assert measure(mesh) == pytest.approx(3.0 - 0.4 * 0.55)
@@ -91,7 +94,10 @@ def test_row_gen_hollow_rectangle(order, element_type):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("element_type", ["tet", "hex", "wedge"])
 def test_row_gen_hollow_cube(order, element_type):
-    """base-api 2 | `gen_hollow_cube`: cells, masks of inner and outer sides."""
+    """base-api 2 | `gen_hollow_cube`: cells, masks of inner and outer sides.
+
+    features | gen_hollow_cube: serial.
+    """
     mesh = gen_hollow_cube(0.3, order, element_type=element_type)
     assert measure(mesh) == pytest.approx(1 - 0.5**3)
     assert perimeter(mesh, "outer") == pytest.approx(6.0)
@@ -111,7 +117,10 @@ def test_row_gen_hollow_cube(order, element_type):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("element_type", ["tri", "quad"])
 def test_row_gen_L(order, element_type):
-    """base-api 2 | `gen_L`: four sides, `is_L_top_boundary`, `is_L_right_boundary`."""
+    """base-api 2 | `gen_L`: four sides, `is_L_top_boundary`, `is_L_right_boundary`.
+
+    features | gen_L: serial.
+    """
     mesh = gen_L(0.15, order, element_type, 0.0, 3.0, 0.0, 2.0, top_inner=0.7, right_inner=1.2)
     assert measure(mesh) == pytest.approx(6.0 - 1.8 * 1.3)
     assert perimeter(mesh) == pytest.approx(10.0)
@@ -159,7 +168,10 @@ def test_row_curved_generators_name_the_extra(monkeypatch):
 @pytest.mark.parametrize("element_type", ["tri", "quad"])
 @pytest.mark.parametrize(("order", "error"), [(1, 2e-2), (2, 2e-5), (3, 2e-6), (4, 2e-9)])
 def test_row_gen_circle(order, error, element_type):
-    """base-api 2 | `gen_circle(element_type='tri', cx=0, cy=0, r=1)`, quads too."""
+    """base-api 2 | `gen_circle(element_type='tri', cx=0, cy=0, r=1)`, quads too.
+
+    features | gen_circle: serial.
+    """
     mesh = dataset.gen_circle(0.2, order, element_type, cx=1.0, cy=-2.0, r=1.0)
     assert list(mesh.top_cells()) == [
         tm.element.cell_name({"tri": "triangle"}.get(element_type, "quad"), order)
@@ -175,7 +187,10 @@ def test_row_gen_circle(order, error, element_type):
 @needs_gmsh
 @pytest.mark.parametrize(("order", "error"), [(1, 2e-2), (2, 1e-4)])
 def test_row_gen_hollow_circle(order, error):
-    """base-api 2 | `gen_hollow_circle`: quads, `is_inner_boundary`, `is_outer_boundary`."""
+    """base-api 2 | `gen_hollow_circle`: quads, `is_inner_boundary`, `is_outer_boundary`.
+
+    features | gen_hollow_circle: serial.
+    """
     mesh = dataset.gen_hollow_circle(0.4, order)
     assert list(mesh.top_cells()) == [("quad", "quad9")[order - 1]]
     assert measure(mesh) == pytest.approx(3 * math.pi, rel=error)
@@ -189,7 +204,10 @@ def test_row_gen_hollow_circle(order, error):
 @needs_gmsh
 @pytest.mark.parametrize(("order", "error"), [(1, 6e-2), (2, 5e-4), (3, 3e-4), (4, 5e-6)])
 def test_row_gen_sphere(order, error):
-    """base-api 2 | `gen_sphere(cx, cy, cz=0, r=1)`: tetrahedra."""
+    """base-api 2 | `gen_sphere(cx, cy, cz=0, r=1)`: tetrahedra.
+
+    features | gen_sphere: serial.
+    """
     mesh = dataset.gen_sphere(0.4, order, 1.0, 2.0, 3.0, 0.9)
     assert list(mesh.top_cells()) == [tm.element.cell_name("tetra", order)]
     assert measure(mesh) == pytest.approx(4 / 3 * math.pi * 0.9**3, rel=error)
@@ -200,7 +218,10 @@ def test_row_gen_sphere(order, error):
 
 @needs_gmsh
 def test_row_gen_hollow_sphere():
-    """base-api 2 | `gen_hollow_sphere`: `is_inner_boundary`, `is_outer_boundary`."""
+    """base-api 2 | `gen_hollow_sphere`: `is_inner_boundary`, `is_outer_boundary`.
+
+    features | gen_hollow_sphere: serial.
+    """
     mesh = dataset.gen_hollow_sphere(0.6)
     assert measure(mesh) == pytest.approx(4 / 3 * math.pi * 7, rel=3e-2)
     for name, r in [("inner", 1.0), ("outer", 2.0)]:
@@ -211,7 +232,10 @@ def test_row_gen_hollow_sphere():
 
 @needs_gmsh
 def test_row_mesh_gen_in_the_plane():
-    """base-api 2 | `MeshGen(...)`: chainable `add_*`, `remove_*`; `gen(show=False)` -> Mesh."""
+    """base-api 2 | `MeshGen(...)`: chainable `add_*`, `remove_*`; `gen(show=False)` -> Mesh.
+
+    features | MeshGen: serial.
+    """
     shapes = tm.MeshGen(chara_length=0.1).add_rectangle(0, 0, 1, 1, "quad")
     mesh = (
         shapes.add_rectangle(1, 0, 1, 1)

@@ -67,6 +67,7 @@ def sharded(device_mesh: DeviceMesh) -> tuple[Tensor, ...]:
 
 
 def test_gradients_through_the_solve_are_those_of_one_process(ranks: RankPool) -> None:
+    """features | method auto: differentiable."""
     expected = reference()
     for n in (1, 2, 3):
         for found in ranks(n, sharded):
@@ -153,7 +154,10 @@ def derivatives(
 def test_gradients_without_symmetry(
     ranks: RankPool, form: type[tm.ElementAssembler], view: str
 ) -> None:
-    """distributed-api Gradients | finite differences: systems that are not symmetric, columns."""
+    """distributed-api Gradients | finite differences: systems that are not symmetric, columns.
+
+    features | complex systems: differentiable.
+    """
     values = []
     for n in (1, 2, 3):
         for found in ranks(n, derivatives, form, view):
@@ -237,6 +241,7 @@ def with_objects(device_mesh: DeviceMesh) -> tuple[list[Tensor], list[str], Any]
 
 
 def test_preconditioners_of_the_user_serve_gradients(ranks: RankPool) -> None:
+    """features | preconditioner of the user's: differentiable."""
     for (first, *others), heard, error in ranks(2, with_objects):
         for other in others:
             torch.testing.assert_close(other, first, rtol=1e-8, atol=1e-10)

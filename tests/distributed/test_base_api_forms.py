@@ -96,7 +96,10 @@ def sharded_matrices(device_mesh: DeviceMesh, kind: str, cut: Any) -> dict[str, 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_row_facet_bilinear_on_ranks(ranks: RankPool, n: int, kind: str) -> None:
-    """base-api 3 | `FacetBilinearAssembler` through `@distributed`: each facet once."""
+    """base-api 3 | `FacetBilinearAssembler` through `@distributed`: each facet once.
+
+    features | FacetBilinearAssembler, PerQuadraturePoint, complex forms: distributed.
+    """
     expected = serial_matrices(mesh_of(kind))
     for found in ranks(n, sharded_matrices, kind, METHODS[n - 1]):
         for name, K in expected.items():
@@ -131,7 +134,10 @@ def sharded_energies(device_mesh: DeviceMesh, kind: str) -> dict[str, Tensor]:
 @pytest.mark.parametrize("kind", ["tri", "mixed", "tet"])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_row_energy_on_ranks(ranks: RankPool, n: int, kind: str) -> None:
-    """base-api 3 | `energy` through `@distributed`: of the whole mesh, full gradients."""
+    """base-api 3 | `energy` through `@distributed`: of the whole mesh, full gradients.
+
+    features | energies: distributed.
+    """
     mesh = mesh_of(kind)
     expected = energies(
         mesh, Stored.from_mesh(mesh, weight=1.5), NeoHookeanModel.from_mesh(mesh, E=2.0)

@@ -48,7 +48,10 @@ def outcome(device_mesh: DeviceMesh, factory: Factory) -> tuple[type, str]:
 @pytest.mark.parametrize("call", [run, run_on_torch_mesh])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_factory_runs_on_rank_0_only(ranks: RankPool, n: int, call: Any) -> None:
-    """distributed-api broadcast_from_rank0 | `factory()`: on rank 0 only, its tensor on all."""
+    """distributed-api broadcast_from_rank0 | `factory()`: on rank 0 only, its tensor on all.
+
+    features | broadcast_from_rank0: distributed.
+    """
     x = torch.arange(6, dtype=torch.int16).view(2, 3)
     for rank, (received, calls) in enumerate(ranks(n, call, Factory(value=x))):
         assert torch.equal(received, x)
@@ -79,7 +82,10 @@ def test_result_that_is_no_tensor_is_refused_on_every_rank(ranks: RankPool) -> N
 
 
 def test_without_a_process_group_it_is_the_factory() -> None:
-    """distributed-api broadcast_from_rank0 | no group: it is `factory()`."""
+    """distributed-api broadcast_from_rank0 | no group: it is `factory()`.
+
+    features | broadcast_from_rank0: serial.
+    """
     x = torch.ones(3)
     assert broadcast_from_rank0(lambda: x) is x
     assert broadcast_from_rank0(lambda: x, dst_device="meta").device.type == "meta"

@@ -99,7 +99,10 @@ def sides(kind: str) -> Tensor:
 @pytest.mark.parametrize("form", ["global", "part", "owned"])
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_the_reduced_system_is_the_serial_one(ranks: RankPool, n: int, form: str) -> None:
-    """distributed-api Boundary conditions | mask and value: global, for the part, or owned."""
+    """distributed-api Boundary conditions | mask and value: global, for the part, or owned.
+
+    features | Condenser: distributed.
+    """
     assert_parity(ranks, n, "mixed", "metis", sides("mixed"), form)
 
 

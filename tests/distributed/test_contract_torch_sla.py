@@ -204,7 +204,10 @@ def reductions(device_mesh: DeviceMesh, scale: complex) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scale", [3.0, 3.0 + 1.0j])
 def test_reductions_are_over_the_mesh(ranks: RankPool, scale: complex) -> None:
-    """distributed-api DSparseMatrix | `sum mean prod max min norm`: over the mesh's group."""
+    """distributed-api DSparseMatrix | `sum mean prod max min norm`: over the mesh's group.
+
+    features | reductions: distributed.
+    """
     for rank, got in enumerate(ranks(4, reductions, scale)):
         S = serial(rank, Skew, scalar_data={"s": scale})
         A, stored = S.to_dense(), S.values
@@ -278,7 +281,10 @@ def transposed(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 
 def test_the_transpose(ranks: RankPool) -> None:
-    """distributed-api DSparseMatrix | `T`: the transpose product, by the reverse halo."""
+    """distributed-api DSparseMatrix | `T`: the transpose product, by the reverse halo.
+
+    features | transposes: distributed.
+    """
     for rank, got in enumerate(ranks(4, transposed)):
         K = serial(rank, Skew, scalar_data={"s": torch.tensor(2.0 + 1.0j)}).to_dense()
         b = ramp(K.shape[0]).to(torch.complex128)
@@ -323,7 +329,10 @@ def files(device_mesh: DeviceMesh, folder: Path) -> dict[str, Any]:
 
 
 def test_save_and_load(ranks: RankPool, tmp_path: Path) -> None:
-    """distributed-api DSparseMatrix | torch-sla's I/O: `save_dsparse`, `load_dsparse`."""
+    """distributed-api DSparseMatrix | torch-sla's I/O: `save_dsparse`, `load_dsparse`.
+
+    features | SparseMatrix.save: distributed.
+    """
     pytest.importorskip("safetensors")
     for rank, got in enumerate(ranks(4, files, tmp_path)):
         K = serial(rank).to_dense()

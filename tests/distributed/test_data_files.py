@@ -43,6 +43,7 @@ def serial_residual(mesh: tm.Mesh, u: Tensor) -> float:
 
 @pytest.mark.parametrize("name", [name for name in FILES if not name.startswith(ONE_CELL)])
 def test_from_the_file_to_a_solution(ranks: RankPool, name: str) -> None:
+    """features | files of gmsh: distributed."""
     mesh = tm.Mesh.read(FOLDER / name)
     for u, cells in ranks(3, solution, name):
         assert sum(cells) == mesh.n_elements

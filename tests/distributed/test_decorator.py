@@ -60,7 +60,10 @@ def calls(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_the_class_assembles_in_parallel(ranks: RankPool, n: int) -> None:
-    """distributed-api @distributed | `Distributed<Name>`: form, parameters, data, `func=`."""
+    """distributed-api @distributed | `Distributed<Name>`: form, parameters, data, `func=`.
+
+    features | distributed: distributed.
+    """
     mesh = mesh_of("tri")
     K = tm.LaplaceElementAssembler.from_mesh(mesh)().to_dense()
     M = tm.MassElementAssembler.from_mesh(mesh)().to_dense()

@@ -105,7 +105,10 @@ def test_wrong_input_to_init_device_mesh(
 
 
 def test_init_device_mesh_is_row_major_over_the_world(ranks: RankPool) -> None:
-    """device-mesh init_device_mesh | row-major over the world."""
+    """device-mesh init_device_mesh | row-major over the world.
+
+    features | init_device_mesh: distributed.
+    """
     assert (
         ranks(4, init_outcome, "cpu", (2, 2), NAMES)
         == [(DeviceMesh, "DeviceMesh(dp=2, tp=2, 'cpu')")] * 4
@@ -227,7 +230,10 @@ def test_dimension_that_is_absent(method: str, dim: Any, error: type[Exception])
 
 
 def test_without_a_process_group_the_process_is_rank_0() -> None:
-    """device-mesh members | without a process group: rank 0; only `get_group` needs one."""
+    """device-mesh members | without a process group: rank 0; only `get_group` needs one.
+
+    features | DeviceMesh: serial.
+    """
     mesh = DeviceMesh("cpu", [[3, 1], [0, 2]], mesh_dim_names=NAMES)
     assert mesh.get_rank() == 0
     assert mesh.get_coordinate() == (1, 0)
@@ -514,6 +520,8 @@ def test_coordinates_slices_and_groups_are_index_arithmetic(
 ) -> None:
     """device-mesh members | `get_coordinate()`, slices, groups: index arithmetic.
     device-mesh members | `get_all_groups()`: one a dim.
+
+    features | DeviceMesh: distributed.
     """
     check_layout(ranks, 4, *layout)
 

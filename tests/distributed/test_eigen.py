@@ -46,6 +46,7 @@ def laplacian(device_mesh: DeviceMesh, n: int, order: int, preconditioner: str) 
 def test_laplacian_of_the_square(
     ranks: RankPool, n: int, cells: int, order: int, preconditioner: str
 ) -> None:
+    """features | eigsh with a mass: serial, distributed."""
     for found in ranks(n, laplacian, cells, order, preconditioner):
         K, M, values, X = (found[name] for name in ("K", "M", "values", "vectors"))
         reference = np.sort(spl.eigsh(K, 10, M, sigma=0, return_eigenvectors=False))
@@ -76,6 +77,7 @@ def ends(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 
 def test_both_ends_and_few_unknowns(ranks: RankPool) -> None:
+    """features | eigsh: distributed."""
     for found in ranks(3, ends):
         exact = sl.eigvalsh(found["K"])
         np.testing.assert_allclose(found["smallest"], exact[:6], rtol=1e-8, atol=1e-9 * exact[-1])
@@ -113,6 +115,7 @@ def slopes(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 
 def test_derivatives(ranks: RankPool) -> None:
+    """features | eigsh with a mass: differentiable."""
     for found in ranks(2, slopes):
         assert found["by K"] == pytest.approx(found["differences"][0], rel=1e-5)
         assert found["by M"] == pytest.approx(found["differences"][1], rel=1e-5)

@@ -161,6 +161,9 @@ def assert_gradients(
 def test_gradients_of_replicated_inputs_are_the_serial_ones(ranks: RankPool, n: int) -> None:
     """distributed-api Gradients | replicated inputs: the full gradient, the same on every rank.
     known-faults | 23: gradient of a scalar of K with respect to coefficients.
+
+    features | parameters of a form, moved points: distributed.
+    features | distributed, DistributedMesh: differentiable.
     """
     assert_gradients(ranks, n, "tet")
 
@@ -245,7 +248,10 @@ def of_slices(device_mesh: DeviceMesh, kind: str) -> dict[str, Tensor]:
 def test_gradients_of_slices_are_slices_of_the_serial_one(
     ranks: RankPool, n: int, kind: str
 ) -> None:
-    """distributed-api Gradients | part or owned slice: its gradient, other ranks included."""
+    """distributed-api Gradients | part or owned slice: its gradient, other ranks included.
+
+    features | distributed_element_assemble: differentiable.
+    """
     _, grads = serial(kind, dot_of_product)
     right = dict(zip(inputs(kind), grads, strict=False))
     for got in ranks(n, of_slices, kind):
@@ -294,7 +300,10 @@ def lifted_on_ranks(device_mesh: DeviceMesh) -> list[Tensor]:
 def test_gradients_through_conditions_facets_and_the_points_of_the_mesh(
     ranks: RankPool, n: int
 ) -> None:
-    """known-faults | 32: points that require grad: the gradient flows."""
+    """known-faults | 32: points that require grad: the gradient flows.
+
+    features | distributed_node_assemble: differentiable.
+    """
     mesh, given = mesh_of("quad"), inputs("quad")
     mesh.points = given["points"]
     right = gradients(lifted(given, mesh, None), given)
@@ -340,7 +349,10 @@ def energy_of(device_mesh: DeviceMesh, a: Tensor, points: Tensor) -> tuple[float
 
 
 def test_finite_differences(ranks: RankPool) -> None:
-    """distributed-api Gradients | finite differences agree."""
+    """distributed-api Gradients | finite differences agree.
+
+    features | DSparseMatrix: differentiable.
+    """
     given = inputs("tri")
     a, points = given["a"].detach(), given["points"].detach()
     da, dx = probe(len(a)), probe(points.numel()).reshape(points.shape)

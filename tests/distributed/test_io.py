@@ -60,6 +60,7 @@ def write_all_kinds(device_mesh: DeviceMesh, folder: Path) -> list[Path]:
 def test_ranks_write_every_cell_once_and_the_fields(
     ranks: RankPool, n: int, tmp_path: Path
 ) -> None:
+    """features | distributed.io.write_pvtu: distributed."""
     for written in ranks(n, write_all_kinds, tmp_path):
         assert written == [tmp_path / f"{kind}.pvtu" for kind in KINDS]
     for kind in KINDS:
@@ -68,6 +69,7 @@ def test_ranks_write_every_cell_once_and_the_fields(
 
 @pytest.mark.parametrize("n_parts", [1, 3])
 def test_one_process_writes_all_its_parts(n_parts: int, tmp_path: Path) -> None:
+    """features | distributed.io.write_pvtu: serial."""
     for kind in KINDS:
         mesh = mesh_of(kind)
         path = write_fields(tm.DistributedMesh(mesh, n_parts), mesh, tmp_path / f"{kind}.pvtu")

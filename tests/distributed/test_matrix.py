@@ -85,7 +85,10 @@ def products(device_mesh: DeviceMesh) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("n", SIZES)
 def test_a_product_takes_and_gives_every_kind_of_vector(ranks: RankPool, n: int) -> None:
-    """distributed-api DSparseMatrix | `@`: owned slice, local vector, columns or `DTensor`."""
+    """distributed-api DSparseMatrix | `@`: owned slice, local vector, columns or `DTensor`.
+
+    features | products with vectors and columns: distributed.
+    """
     K = serial_reaction()
     right = K @ vector(K.shape[0])
     for got in ranks(n, products):
@@ -203,6 +206,8 @@ def test_arithmetic_keeps_class_and_identity(ranks: RankPool, n: int) -> None:
     """distributed-api DSparseMatrix | `layout_signature`: of one mesh, of two builds.
     distributed-api DSparseMatrix | `+ - * neg`, `to`, `cpu`, `double`, `float`: same UUID.
     known-faults | 26: K + M of one `DistributedMesh` works.
+
+    features | sums of matrices: distributed.
     """
     mesh = mesh_of("tri")
     K = tm.LaplaceElementAssembler.from_mesh(mesh)().to_dense()
@@ -301,6 +306,7 @@ def as_torch_sla(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 
 def test_what_torch_sla_computes_of_it(ranks: RankPool) -> None:
+    """features | DSparseMatrix: distributed."""
     K = serial_reaction()
     for got in ranks(4, as_torch_sla):
         torch.testing.assert_close(got["full"], K.to_dense(), rtol=0, atol=1e-13)
@@ -366,7 +372,10 @@ def diagonals(device_mesh: DeviceMesh) -> tuple[Tensor, Tensor]:
 
 
 def test_the_diagonal_and_its_gradient_with_a_rank_that_owns_nothing(ranks: RankPool) -> None:
-    """distributed-api DSparseMatrix | `diagonal()`: owned slice, differentiable."""
+    """distributed-api DSparseMatrix | `diagonal()`: owned slice, differentiable.
+
+    features | diagonal: distributed, differentiable.
+    """
     mesh = mesh_of("grid")
     a = torch.ones(mesh.n_points, dtype=torch.float64, requires_grad=True)
     d = Transport.from_mesh(mesh)(**data_of(mesh) | {"point_data": {"a": a}}).diagonal()
@@ -377,6 +386,7 @@ def test_the_diagonal_and_its_gradient_with_a_rank_that_owns_nothing(ranks: Rank
 
 
 def test_one_process_holds_the_whole_matrix() -> None:
+    """features | DSparseMatrix: serial."""
     dmesh, K = reaction(None)
     S = serial_reaction()
     assert isinstance(K, tm.DSparseMatrix)

@@ -40,6 +40,8 @@ def facts(device_mesh: DeviceMesh, kind: str, method: str) -> dict[str, Any]:
 def test_parts_cover_the_mesh_and_ranks_agree(ranks: RankPool, kind: str, method: str) -> None:
     """distributed-api DistributedMesh | parts: every cell in one, `orig_nid`; ranks agree.
     distributed-api DistributedMesh | `method`: coordinate, spectral, metis.
+
+    features | DistributedMesh: distributed.
     """
     mesh = mesh_of(kind)
     found = ranks(3, facts, kind, method)
@@ -70,7 +72,10 @@ def test_parts_cover_the_mesh_and_ranks_agree(ranks: RankPool, kind: str, method
 
 
 def test_one_process_cuts_as_ranks_do(ranks: RankPool) -> None:
-    """distributed-api DistributedMesh | quality: the same parts in a job and in one process."""
+    """distributed-api DistributedMesh | quality: the same parts in a job and in one process.
+
+    features | DistributedMesh: serial.
+    """
     found = ranks(3, facts, "tri", "metis")
     dmesh = tm.DistributedMesh(mesh_of("tri"), 3, "metis")
     for part, same in zip(dmesh, found[0]["parts"], strict=True):

@@ -153,6 +153,9 @@ def test_each_system_has_a_method(
     """distributed-api DSparseMatrix | `solve`: symmetric, indefinite, not symmetric, complex.
 
     known-faults | 24: no method named, or one that fits: the solution of scipy.
+
+    features | method auto, method minres, method gmres, method bicgstab: distributed.
+    features | preconditioner jacobi, Jacobi: distributed.
     """
     iterations = []
     options = {"method": method, "rtol": 1e-10}
@@ -180,7 +183,10 @@ def test_each_system_has_a_method(
 def test_several_right_hand_sides(
     ranks: RankPool, n: int, form: type[tm.ElementAssembler], method: str
 ) -> None:
-    """known-faults | 25: several right-hand sides, the last of them zero."""
+    """known-faults | 25: several right-hand sides, the last of them zero.
+
+    features | several right-hand sides, complex systems: distributed.
+    """
     options = {"method": method, "rtol": 1e-10}
     for result in ranks(n, solved, form, options, 4):
         check(result)
@@ -318,6 +324,7 @@ def test_an_iteration_sends_two_messages(ranks: RankPool, method: str, columns: 
 def test_small_systems_are_solved_directly(
     ranks: RankPool, form: type[tm.ElementAssembler], view: str
 ) -> None:
+    """features | method direct: distributed."""
     for n, columns in ((1, 0), (2, 2), (3, 0)):
         for result in ranks(n, solved, form, {"method": "direct"}, columns, view):
             exact = spl.spsolve(result["A"], result["b"])

@@ -101,6 +101,7 @@ def serial_solution(kind: str) -> tuple[Tensor, dict[str, Tensor]]:
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_ranks_solve_what_one_process_does(ranks: RankPool, n: int) -> None:
+    """features | MixedElementAssembler, MixedNodeAssembler, Field, BlockLayout: distributed."""
     x, fields = serial_solution("grid")
     for *found, u, p in ranks(n, solutions, "grid", timeout=120.0):
         assert len(found) == len(SOLVES)

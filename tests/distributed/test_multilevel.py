@@ -43,6 +43,7 @@ def blocks(A: tm.DSparseMatrix) -> Schwarz:
 def test_it_is_symmetric_positive_definite(
     ranks: RankPool, n: int, system: Any, args: tuple[Any, ...], make: Any
 ) -> None:
+    """features | Multilevel, Schwarz: distributed."""
     if make is blocks and args == (False,):
         return  # one rank alone would have to invert a singular matrix
     for found in ranks(n, dense, system, args, make):
@@ -95,6 +96,7 @@ def steps(device_mesh: DeviceMesh, n: int, jump: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("jump", [1.0, 1e4])
 def test_iterations_hardly_depend_on_the_number_of_ranks(ranks: RankPool, jump: float) -> None:
+    """features | preconditioner multilevel, preconditioner schwarz: distributed."""
     found = [ranks(n, steps, 11, jump)[0] for n in (1, 2, 3, 4)]
     assert max(f["multilevel"] for f in found) <= 1.3 * found[0]["multilevel"]
     assert all(f["multilevel"] < f["jacobi"] / 2 for f in found)
@@ -132,6 +134,7 @@ def beam(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 
 def test_rigid_motions_help_elasticity_on_any_number_of_ranks(ranks: RankPool) -> None:
+    """features | rigid_modes, Multilevel: distributed."""
     found = [ranks(n, beam)[0] for n in (1, 2, 4)]
     for f in found:
         torch.testing.assert_close(f["modes"], found[0]["modes"])

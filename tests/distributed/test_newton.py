@@ -99,6 +99,7 @@ def same(found: tuple[Any, Any, Any], expected: tuple[Any, Any, Any]) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_newton_is_the_serial_one(ranks: RankPool, n: int) -> None:
+    """features | newton, NewtonInfo, NewtonStep: distributed."""
     expected = serial("tet")
     for found in ranks(n, sharded, "tet", METHODS[n - 1]):
         same(found, expected)
@@ -190,6 +191,7 @@ def around_a_matrix(device_mesh: DeviceMesh) -> dict[str, Any]:
 
 
 def test_nonlinear_solve_on_ranks(ranks: RankPool) -> None:
+    """features | nonlinear_solve: distributed."""
     mesh = mesh_of("tri")
     mass = tm.MassElementAssembler.from_mesh(mesh)()
     K = tm.LaplaceElementAssembler.from_mesh(mesh)() + mass

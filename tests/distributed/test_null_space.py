@@ -72,6 +72,7 @@ def solved(device_mesh: DeviceMesh, name: str, options: dict[str, Any]) -> dict[
 def test_the_solution_is_that_of_the_pseudo_inverse(
     ranks: RankPool, n: int, name: str, options: dict[str, Any], method: str
 ) -> None:
+    """features | null_space: distributed, differentiable."""
     mesh = mesh_of("tri")
     form, h = FORMS[name]
     inverse = torch.linalg.pinv(form.from_mesh(mesh)().to_dense(), rcond=1e-10, hermitian=True)

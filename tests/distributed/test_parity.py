@@ -109,6 +109,11 @@ def assert_equal(found: Result, expected: Result, label: str) -> None:
 def test_ranks_assemble_what_one_process_does(ranks: RankPool, n: int) -> None:
     """distributed-api distributed_element_assemble | in a job: the values of one process.
     known-faults | 21: methods "spectral" and "metis" work.
+
+    features | groups of cells and facets, several cell types in a mesh: distributed.
+    features | partition by coordinates, partition by spectra, partition by METIS: distributed.
+    features | ElementAssembler, NodeAssembler, FacetAssembler, vector-valued forms: distributed.
+    features | fields at nodes, values per cell: distributed.
     """
     expected = {kind: serial(kind) for kind in KINDS}
     by_rank = ranks(n, on_ranks, KINDS, timeout=240.0)
@@ -128,7 +133,10 @@ def test_two_ranks_assemble_orders_3_and_4(ranks: RankPool) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_in_one_process_assemble_what_the_whole_does(kind: str) -> None:
-    """distributed-api distributed_element_assemble | single process: every part."""
+    """distributed-api distributed_element_assemble | single process: every part.
+
+    features | distributed_element_assemble, distributed_node_assemble: serial.
+    """
     expected, mesh = serial(kind), mesh_of(kind)
     for n_parts, method in zip((1, 2, 3, 5, 7), METHODS * 2, strict=False):
         dmesh = tm.DistributedMesh(mesh, n_parts, method)
@@ -166,6 +174,9 @@ def every_entry_point(device_mesh: DeviceMesh) -> dict[str, Tensor]:
 def test_all_entry_points_give_the_same_bits(ranks: RankPool) -> None:
     """distributed-api per-rank assembly | lockstep: the same bits at every entry point.
     known-faults | 20: global `point_data` and `element_data` are sliced to the part.
+
+    features | distributed_element_assemble, distributed_element_assemble_per_rank: distributed.
+    features | distributed_element_assemble_to_sparse, distributed_node_assemble: distributed.
     """
     for values in ranks(3, every_entry_point):
         first = values["assemble"]
@@ -237,7 +248,10 @@ def boundary_lengths(device_mesh: DeviceMesh) -> list[float]:
 
 
 def test_the_boundary_is_the_physical_one(ranks: RankPool) -> None:
-    """known-faults | 29: a boundary integral on 3 parts of the unit square is 4."""
+    """known-faults | 29: a boundary integral on 3 parts of the unit square is 4.
+
+    features | facets and boundary: distributed.
+    """
     for lengths in ranks(3, boundary_lengths):
         assert lengths == pytest.approx([4.0, 1.0, 1.0, 1.0], rel=1e-13)
     parts = tm.DistributedMesh(tm.Mesh.gen_rectangle(n=(7, 7)), 3)
@@ -262,7 +276,10 @@ class ScaledMass(tm.ElementAssembler):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 def test_every_rank_has_the_dtype_of_the_form(ranks: RankPool, dtype: torch.dtype) -> None:
-    """known-faults | 30: float32 or complex, the dtype of the form on every rank."""
+    """known-faults | 30: float32 or complex, the dtype of the form on every rank.
+
+    features | single precision: distributed.
+    """
     expected = 2.0 + (1.0j if dtype.is_complex else 0.0)
     for kept, total in ranks(3, in_dtype, dtype):
         assert kept == dtype

@@ -30,7 +30,10 @@ def n_triangles(part: tm.Mesh) -> int:
 @pytest.mark.parametrize("kind", ["tri", "quad", "mixed", "triangle6"])
 @pytest.mark.parametrize("n_parts", [1, 2, 5])
 def test_every_cell_of_a_plane_mesh_has_its_colour(kind: str, n_parts: int) -> None:
-    """distributed-api DistributedMesh | `plot()`: cells coloured by part."""
+    """distributed-api DistributedMesh | `plot()`: cells coloured by part.
+
+    features | distributed.plot.plot_partition: serial.
+    """
     dmesh = tm.DistributedMesh(mesh_of(kind), n_parts)
     assert triangles_by_part(dmesh.plot()) == [n_triangles(part) for part in dmesh.submeshes]
 
@@ -90,6 +93,7 @@ def drawn_on_ranks(device_mesh: DeviceMesh, folder: Path) -> list[list[int]]:
 def test_ranks_draw_the_parts_of_all_and_one_writes_the_file(
     ranks: RankPool, tmp_path: Path
 ) -> None:
+    """features | distributed.plot.plot_partition: distributed."""
     expected = [triangles_by_part(tm.DistributedMesh(mesh_of(kind), 3).plot()) for kind in DRAWN]
     assert ranks(3, drawn_on_ranks, tmp_path) == [expected] * 3
     assert {path.name for path in tmp_path.iterdir()} == {f"{k}_of_rank_0.png" for k in DRAWN}

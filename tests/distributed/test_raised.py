@@ -56,7 +56,10 @@ def on_ranks(device_mesh: DeviceMesh, kinds: tuple[str, ...]) -> dict[Any, list[
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_ranks_assemble_what_one_process_does(ranks: RankPool, n: int) -> None:
-    """Order on its own | in a job: the values of one process, each shape and partitioner."""
+    """Order on its own | in a job: the values of one process, each shape and partitioner.
+
+    features | Mesh.raised: distributed.
+    """
     kinds = ("tri", "wedge") if n == 1 else tuple(ORDERS)
     kinds += ("all shapes",) if n < 4 else ()
     expected = {kind: serial(kind) for kind in kinds}

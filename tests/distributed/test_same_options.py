@@ -110,7 +110,11 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
 def test_options_mean_the_same(
     ranks: RankPool, form: str, columns: int, options: dict[str, Any]
 ) -> None:
-    """distributed-api DSparseMatrix | `solve`: serial and sharded take the same options."""
+    """distributed-api DSparseMatrix | `solve`: serial and sharded take the same options.
+
+    features | method auto, preconditioner jacobi, preconditioner multilevel: serial, distributed.
+    features | preconditioner of the user's, SolveInfo: serial, distributed.
+    """
     kind, h = FORMS[form]
     A = kind.from_mesh(mesh_of("tri"))().to_scipy_coo().tocsc()
     b = load(A.shape[0], columns).numpy()
@@ -174,6 +178,7 @@ def test_keywords_are_those_of_the_sharded_matrix() -> None:
 
 
 def test_vectors_of_a_null_space_and_gradients_through_it() -> None:
+    """features | null_space: serial, differentiable."""
     mesh = mesh_of("tri")
     K = tm.LinearElasticityElementAssembler.from_mesh(mesh)()
     b = load(K.shape[0], 0).requires_grad_()
@@ -188,6 +193,7 @@ def test_vectors_of_a_null_space_and_gradients_through_it() -> None:
 
 
 def test_factors_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """features | SparseMatrix.factorized: serial, differentiable."""
     made = []
     splu = spl.splu
     monkeypatch.setattr(spl, "splu", lambda *a, **k: made.append(1) or splu(*a, **k))

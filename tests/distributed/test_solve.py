@@ -180,6 +180,7 @@ def test_any_number_of_ranks_finds_the_solution(
 def test_tolerances_and_preconditioners(
     ranks: RankPool, options: dict[str, Any], tolerance: float
 ) -> None:
+    """features | method cg: distributed."""
     for result in ranks(2, solved, poisson, options):
         scale = np.linalg.norm(result["b"]) if "atol" in options else 1.0
         assert relative_residual(result) * scale <= 1.01 * tolerance

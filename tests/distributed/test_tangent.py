@@ -87,6 +87,10 @@ def serial(kind: str) -> dict[str, Tensor]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_forces_and_tangents_are_the_serial_ones(ranks: RankPool, n: int, kind: str) -> None:
+    """Steps of a history are two.
+
+    features | NeoHookeanModel, forces and tangents, history at quadrature points: distributed.
+    """
     expected = serial(kind)
     for found in ranks(n, sharded, kind, METHODS[n - 1]):
         for name, x in expected.items():

@@ -55,6 +55,7 @@ def sharded(device_mesh: DeviceMesh | None, kind: str, cut: Any) -> list[Tensor]
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_steps_are_the_serial_ones(ranks: RankPool, n: int) -> None:
+    """features | ThetaMethod, Newmark, GeneralizedAlpha, Motion: distributed."""
     expected = serial("tri")
     for found in ranks(n, sharded, "tri", METHODS[n - 1]):
         for one, other in zip(found, expected, strict=True):

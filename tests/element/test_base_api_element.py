@@ -63,7 +63,10 @@ def test_row_exports_of_elements():
 
 
 def test_row_element_tables():
-    """base-api 1 | `element_types`, `element_type2element(name)`, `..2order`, `..2dimension`."""
+    """base-api 1 | `element_types`, `element_type2element(name)`, `..2order`, `..2dimension`.
+
+    features | element_type2element: serial.
+    """
     assert sorted(element_types) == sorted(itertools.chain(*NAMES.values()))
     for element, names in NAMES.items():
         for order, name in enumerate(names, start=1):
@@ -78,7 +81,11 @@ def test_row_element_tables():
 
 @every_class
 def test_row_attributes(element):
-    """base-api 2 | class attributes `dim, n_vertex, n_edge, edge, points, is_mix_facet`."""
+    """base-api 2 | class attributes `dim, n_vertex, n_edge, edge, points, is_mix_facet`.
+
+    features | Element, Line, Triangle, Quadrilateral, Tetrahedron, Hexahedron, Prism: serial.
+    features | Pyramid: serial.
+    """
     n_vertex, n_edge, n_facet, _, _ = COUNTS[element]
     assert (element.n_vertex, element.n_edge, element.get_n_facet()) == (n_vertex, n_edge, n_facet)
     assert len(element.points) == n_vertex

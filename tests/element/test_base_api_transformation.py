@@ -45,7 +45,10 @@ def test_row_transformation_shapes(cells):
 
 
 def test_row_transformation_integrates(cells):
-    """base-api 2 | `Transformation`: `JxW` is positive and sums to the measure; moments of x."""
+    """base-api 2 | `Transformation`: `JxW` is positive and sums to the measure; moments of x.
+
+    features | Transformation: serial.
+    """
     volume = 3.0 if cells.dim == 2 else 1.5
     assert cells.JxW.min() > 0
     assert cells.JxW.sum() == pytest.approx(volume)
@@ -106,7 +109,10 @@ def test_row_update_points_forgets_what_was_computed():
 
 
 def test_row_transformation_is_differentiable_in_points():
-    """base-api 2 | `Transformation`: the gradient of the area is the boundary's normal."""
+    """base-api 2 | `Transformation`: the gradient of the area is the boundary's normal.
+
+    features | Transformation: differentiable.
+    """
     points = MESHES["quad"].points.clone().requires_grad_()
     cells = Transformation(points, MESHES["quad"].elements(), "quad")
     (gradient,) = torch.autograd.grad(cells.JxW.sum(), points)

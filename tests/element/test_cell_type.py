@@ -115,6 +115,7 @@ def vtk_nodes(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_nodes_are_where_vtk_has_them(name):
+    """features | CellType, cell_type, reference_nodes: serial."""
     expected = vtk_nodes(name)
     assert torch.allclose(reference_nodes(name), expected, rtol=0, atol=1e-15)
     assert cell_type(name).n_nodes == len(expected)
@@ -135,6 +136,7 @@ def test_a_vertex_is_a_cell_with_one_constant():
 
 
 def test_cell_name_is_the_inverse_of_cell_type():
+    """features | cell_name: serial."""
     for name in ALL:
         kind = cell_type(name)
         assert cell_name(kind.shape, kind.order) == name

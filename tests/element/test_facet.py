@@ -64,6 +64,7 @@ def surface_side(name, nodes, degree):
     [(n, b) for n in CELLS for b in (0.0, 0.15) if not (b and cell_type(n).shape == "pyramid")],
 )
 def test_divergence_theorem(name, bend):
+    """features | LocalFacet, local_facets, facet_quadrature: serial."""
     nodes = moved_nodes(name, bend)
     inside = volume_side(name, nodes, 12)
     assert surface_side(name, nodes, 12) == pytest.approx(inside, rel=1e-11)

@@ -19,6 +19,7 @@ def test_partition_of_unity(name):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_polynomials_of_the_order_are_reproduced_with_their_gradients(name):
+    """features | tabulate: serial."""
     kind = cell_type(name)
     points, _ = quadrature(name, 4)
     a = torch.linspace(0.3, 1.1, kind.dim, dtype=torch.float64)

@@ -56,6 +56,7 @@ def check(name, exponents, exact, degree):
 @pytest.mark.parametrize("degree", range(9))
 @pytest.mark.parametrize("name", SIMPLICES)
 def test_simplices_integrate_the_total_degree(name, degree):
+    """features | quadrature: serial."""
     for exponents in monomials(SIMPLICES[name], degree):
         check(name, exponents, simplex_integral(exponents), degree)
 

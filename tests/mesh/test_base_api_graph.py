@@ -105,7 +105,10 @@ def test_row_color(mesh):
     ids=["complete", "star", "path", "random", "empty"],
 )
 def test_row_graph_coloring(graph):
-    """base-api 6 | `graph_coloring(adjacency, max_iter=100)`: int64 `[N]`."""
+    """base-api 6 | `graph_coloring(adjacency, max_iter=100)`: int64 `[N]`.
+
+    features | graph_coloring: serial.
+    """
     adjacency = csr_array(networkx.to_scipy_sparse_array(graph))
     colours = graph_coloring(adjacency)
     assert colours.dtype == torch.int64

@@ -98,7 +98,10 @@ def test_row_check_node_ordering():
 
 
 def test_row_attributes():
-    """base-api 2 | `points`, `cells`, `point_data`, `n_points`, `n_elements`, `dim`, ..."""
+    """base-api 2 | `points`, `cells`, `point_data`, `n_points`, `n_elements`, `dim`, ...
+
+    features | Mesh: serial.
+    """
     mesh = mixed(point_data={"u": np.arange(6.0)}, cell_data={"c": [[1.0], [2.0, 3.0], [4.0]]})
     assert isinstance(mesh.cells, BufferDict)
     assert isinstance(mesh.point_data, BufferDict)

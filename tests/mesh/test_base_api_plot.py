@@ -29,7 +29,10 @@ def test_row_plot_draws_the_surface_of_a_solid():
 
 
 def test_row_plot_of_values_writes_only_what_is_asked_for(tmp_path, monkeypatch):
-    """base-api 2 | `plot(values, save_path)`: a static picture; nothing without a path."""
+    """base-api 2 | `plot(values, save_path)`: a static picture; nothing without a path.
+
+    features | Mesh.plot: serial.
+    """
     monkeypatch.chdir(tmp_path)
     figure = MESH.plot(MESH.points[:, 0], cmap="turbo")
     assert list(tmp_path.iterdir()) == []

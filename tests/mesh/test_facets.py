@@ -71,6 +71,7 @@ def test_a_square_of_quads_has_the_facets_of_its_sides():
 
 @pytest.mark.parametrize(("mesh", "n_facets"), [(hexahedra(3), 54), (tetrahedra(3), 108)])
 def test_a_cube_has_the_facets_of_its_six_sides(mesh, n_facets):
+    """features | facets and boundary: serial."""
     assert len(mesh.boundary_facets()) == n_facets
     outside = ((mesh.points == 0) | (mesh.points == 1)).any(dim=1)
     assert torch.equal(mesh.topological_boundary_mask(), outside)

@@ -20,6 +20,7 @@ CUBE = dict(left=-1.0, right=2.0, bottom=0.5, top=1.5, front=0.0, back=0.7)
     ],
 )
 def test_rectangle_is_filled_by_positive_cells(order, element_type, shapes, n_cells):
+    """features | gen_rectangle: serial."""
     mesh = gen_rectangle(order=order, element_type=element_type, n=(5, 4), **RECTANGLE)
     assert {cell_type(kind).shape for kind in mesh.top_cells()} == shapes
     assert {cell_type(kind).order for kind in mesh.cells} == {order}
@@ -37,6 +38,7 @@ def test_rectangle_is_filled_by_positive_cells(order, element_type, shapes, n_ce
     [("tet", "tetra", 6), ("hex", "hexahedron", 1), ("wedge", "wedge", 2)],
 )
 def test_cube_is_filled_by_positive_cells(order, element_type, shape, per_box):
+    """features | gen_cube: serial."""
     mesh = gen_cube(order=order, element_type=element_type, n=(3, 4, 2), **CUBE)
     assert {cell_type(kind).shape for kind in mesh.top_cells()} == {shape}
     assert {cell_type(kind).order for kind in mesh.cells} == {order}

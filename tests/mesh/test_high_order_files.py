@@ -52,6 +52,7 @@ HIGH_ORDER = {
 @pytest.mark.parametrize("order", [3, 4])
 @pytest.mark.parametrize("element_type", HIGH_ORDER)
 def test_round_trip_of_orders_3_and_4(element_type, order, suffix, tmp_path):
+    """features | files of VTK: serial."""
     make, element_type = HIGH_ORDER[element_type]
     mesh = make(1.0, order, element_type=element_type, right=2.0)
     path = tmp_path / f"a.{suffix if suffix != 'gmsh22' else 'msh'}"

@@ -124,6 +124,7 @@ def group_sizes(mesh):
 
 @pytest.mark.parametrize("name", FILES)
 def test_cells_groups_and_dimension_of_every_file(name):
+    """features | files of gmsh: serial."""
     cells, dim, groups = FILES[name]
     mesh = Mesh.read(DATA / name)
     assert sizes(mesh.cells) == cells
@@ -170,6 +171,7 @@ def test_area_of_every_plane_file(name):
 
 
 def test_known_domains():
+    """features | files that meshio reads: serial."""
     assert measure(Mesh.read(DATA / "square_triquad.mesh")) == pytest.approx(1.0)
     assert measure(Mesh.read(DATA / "block.mesh")) == pytest.approx(40.0)
     assert measure(Mesh.read(DATA / "beams.msh")) == pytest.approx(0.12)
@@ -197,6 +199,7 @@ def test_area_of_second_order_quads_is_that_inside_their_edges():
 
 
 def test_every_group_of_facets_lies_on_the_boundary():
+    """features | groups of cells and facets: serial."""
     mesh = Mesh.read(DATA / "bracket_p2.msh")
     on_boundary = mesh.topological_boundary_mask()
     for name in ("bolts", "pins"):

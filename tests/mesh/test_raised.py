@@ -94,6 +94,7 @@ def test_cells_of_all_shapes_share_nodes(seed, order):
 
 @pytest.mark.parametrize(("kind", "order"), [c for c in CASES if c[1] > 1 and c[0] != "pyramid"])
 def test_points_inside_cells_follow_polynomials(kind, order):
+    """features | Mesh.raised: serial."""
     mesh = bulged(filled(kind))
     high = mesh.raised(order)
     u = polynomial(high.points, order)
@@ -207,6 +208,7 @@ def test_fields_and_labels():
 
 
 def test_gradients_of_points_and_data():
+    """features | Mesh.raised: differentiable."""
     points = gen_rectangle(n=(1, 1)).points.requires_grad_()
     u = torch.rand(4, dtype=torch.float64, requires_grad=True)
     cells = {"triangle": torch.tensor([[0, 1, 3], [0, 3, 2]])}

@@ -15,7 +15,10 @@ def test_row_exports_of_nn():
 
 
 def test_row_buffer_dict():
-    """base-api 1 | `BufferDict(dict)`: a dict of tensors that is a module."""
+    """base-api 1 | `BufferDict(dict)`: a dict of tensors that is a module.
+
+    features | BufferDict: serial.
+    """
     data = BufferDict({"u": torch.zeros(3), "gmsh:tags": torch.ones(2)})
     data["v"] = torch.ones(1)
     assert ("u" in data, "w" in data, len(data)) == (True, False, 3)
@@ -40,7 +43,10 @@ def test_row_buffer_dict_parameters():
 
 
 def test_row_buffer_list():
-    """base-api 1 | `BufferList`: a list of tensors that is a module."""
+    """base-api 1 | `BufferList`: a list of tensors that is a module.
+
+    features | BufferList: serial.
+    """
     data = BufferList([torch.zeros(3), torch.ones(2)])
     data.append(torch.ones(1)).extend([torch.ones(4), torch.ones(5)])
     assert [len(t) for t in data] == [3, 2, 1, 4, 5]

@@ -53,6 +53,7 @@ def eliminated(K, mask, g, f):
 @settings(max_examples=30, deadline=None)
 @given(flags=st.lists(st.booleans(), min_size=N, max_size=N), seed=st.integers(0, 1000))
 def test_any_mask(flags, seed):
+    """features | Condenser: serial."""
     K, mask = regular(N), torch.tensor(flags)
     torch.manual_seed(seed)
     f, g = torch.randn(N, dtype=f64), torch.randn(N, dtype=f64)
@@ -361,6 +362,7 @@ def test_conversion_moves_the_values(K, mask):
 @pytest.mark.parametrize("dtype", [f64, c128])
 @pytest.mark.parametrize("columns", [(), (2,)])
 def test_derivatives_of_the_solution(dtype, columns):
+    """features | Condenser: differentiable."""
     K, mask = regular(6, dtype), torch.arange(6) % 3 == 0
 
     def solution(values, f, g):

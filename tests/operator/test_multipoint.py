@@ -51,6 +51,7 @@ def periodic_error(mesh):
     ],
 )
 def test_periodic_poisson_converges(make, n, order):
+    """features | MultiPoint, periodic_pairs: serial."""
     coarse, fine = periodic_error(make(n)), periodic_error(make(2 * n))
     assert coarse / fine > 0.8 * 2**order
 
@@ -62,6 +63,7 @@ def chained():
 
 
 def test_chains_offsets_and_gradients():
+    """features | MultiPoint: differentiable."""
     generator = torch.Generator().manual_seed(0)
     A = torch.rand(6, 6, generator=generator, dtype=f64) + 6 * torch.eye(6, dtype=f64)
     f, g = torch.rand(2, 6, generator=generator, dtype=f64)

@@ -15,6 +15,7 @@ from tensormesh.operator import rigid_modes
 def test_elasticity_maps_them_to_zero(
     generate: Callable[..., tm.Mesh], n: tuple[int, ...], k: int
 ) -> None:
+    """features | rigid_modes: serial."""
     mesh = generate(n=n)
     mesh.points = mesh.points * 3.0 + 100.0
     K = tm.LinearElasticityElementAssembler.from_mesh(mesh)()

@@ -24,7 +24,10 @@ def expected(A, b):
 
 
 def test_row_solve_direct():
-    """base-api 4 | `A.solve(b)`: direct, `[N]` and `[N, k]`, shaped as b."""
+    """base-api 4 | `A.solve(b)`: direct, `[N]` and `[N, k]`, shaped as b.
+
+    features | method direct: serial.
+    """
     A, b = regular(), torch.randn(12, 3, dtype=f64)
     assert torch.allclose(A.solve(b), expected(A, b))
     assert torch.allclose(A.solve(b[:, 0], "scipy", "lu"), expected(A, b[:, 0]))
@@ -33,7 +36,11 @@ def test_row_solve_direct():
 
 @pytest.mark.parametrize(("backend", "method"), ITERATIVE)
 def test_row_solve_iterative(backend, method):
-    """base-api 4 | `A.solve(b, backend, method, ...)`: iterative methods reach the tolerance."""
+    """base-api 4 | `A.solve(b, backend, method, ...)`: iterative methods reach the tolerance.
+
+    features | method cg, method bicgstab, method gmres, method lgmres, method minres: serial.
+    features | method qmr, method lsqr, method lsmr: serial.
+    """
     A = grid()
     b = torch.cos(torch.arange(400, dtype=f64))
     x = A.solve(b, backend=backend, method=method, tol=1e-9, maxiter=5000)
@@ -149,7 +156,10 @@ def test_jacobi_needs_a_diagonal():
 @pytest.mark.parametrize("method", ["lu", "cg", "gmres"])
 @pytest.mark.parametrize("shape", [(8,), (8, 2)])
 def test_row_solve_derivatives(method, shape):
-    """known-faults 15 | derivatives through `solve` are those of a dense solve, to second order."""
+    """known-faults 15 | derivatives through `solve` are those of a dense solve, to second order.
+
+    features | method direct, method cg, method gmres: differentiable.
+    """
     A = symmetric(8)
     b = torch.randn(shape, dtype=f64, requires_grad=True)
     values = A.values.clone().requires_grad_()
@@ -166,7 +176,10 @@ def test_row_solve_derivatives(method, shape):
 
 
 def test_row_solve_batch():
-    """base-api 4 | `A.solve_batch(values, b, ...)`: one pattern, other values."""
+    """base-api 4 | `A.solve_batch(values, b, ...)`: one pattern, other values.
+
+    features | SparseMatrix.solve_batch: serial, differentiable.
+    """
     A = regular()
     values = torch.stack([A.values, 2 * A.values, A.values**2 + 1e-3]).requires_grad_()
     b = torch.randn(3, 12, dtype=f64)
@@ -189,7 +202,10 @@ def cubic_jacobian(u, A, f):
 
 @pytest.mark.parametrize("jac_fn", [None, cubic_jacobian])
 def test_row_nonlinear_solve(jac_fn):
-    """base-api 4 | `A.nonlinear_solve(residual, u0, *params, jac_fn=...)`, with gradients."""
+    """base-api 4 | `A.nonlinear_solve(residual, u0, *params, jac_fn=...)`, with gradients.
+
+    features | nonlinear_solve: serial, differentiable.
+    """
     A, f = symmetric(6), torch.randn(6, dtype=f64)
     u0 = torch.zeros(6, dtype=f64)
     u = A.nonlinear_solve(cubic, u0, f, jac_fn=jac_fn)

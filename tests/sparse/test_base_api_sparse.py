@@ -184,7 +184,10 @@ def test_row_combine_stacks():
 
 
 def test_row_combine_blocks():
-    """base-api 4 | `combine([[A, None], [1.0, B]])`: None is zero, a number fills its block."""
+    """base-api 4 | `combine([[A, None], [1.0, B]])`: None is zero, a number fills its block.
+
+    features | blocks of matrices: serial.
+    """
     A, B = repeated(), SparseMatrix.eye(3, dtype=f64)
     A.values.requires_grad_()
     M = SparseMatrix.combine([[A, None], [1.0, B]])
@@ -311,7 +314,10 @@ def test_row_index_out_of_range():
 
 
 def test_row_transpose():
-    """base-api 4 | `T`, `transpose()` share values."""
+    """base-api 4 | `T`, `transpose()` share values.
+
+    features | transposes: serial.
+    """
     A = regular()
     for B in (A.T, A.transpose()):
         assert torch.equal(B.to_dense(), A.to_dense().T)
@@ -339,7 +345,10 @@ def test_row_sum():
 
 
 def test_row_norm_and_max():
-    """base-api 4 | `norm()`, `max()`: of the matrix, repeated entries summed, holes zero."""
+    """base-api 4 | `norm()`, `max()`: of the matrix, repeated entries summed, holes zero.
+
+    features | reductions: serial.
+    """
     A = repeated()
     assert A.norm().item() == pytest.approx(50**0.5)
     assert A.max().item() == 4
@@ -379,7 +388,10 @@ def test_symmetry_to_a_tolerance():
 
 
 def test_torch_sla_solve_takes_our_matrices():
-    """engine-traps | `torch_sla.solve(A, b)`: our answer and gradient."""
+    """engine-traps | `torch_sla.solve(A, b)`: our answer and gradient.
+
+    features | SparseTensor: serial.
+    """
     A, b = grid(8), torch.ones(64, dtype=f64)
     expected = torch.linalg.solve(A.to_dense(), b)
     for options in ({}, {"method": "cg", "rtol": 1e-12}):
@@ -404,7 +416,10 @@ def test_row_det():
 @pytest.mark.parametrize("which", ["LM", "SM", "LA", "SA"])
 @pytest.mark.parametrize("n", [10, 20])
 def test_row_eigsh(which, n):
-    """base-api 4 | `eigsh(k, which)`: against dense eigenvalues, dense and iterative."""
+    """base-api 4 | `eigsh(k, which)`: against dense eigenvalues, dense and iterative.
+
+    features | eigsh: serial.
+    """
     A = grid(n) - 3.3 * SparseMatrix.eye(n * n, dtype=f64)  # indefinite
     every = torch.linalg.eigvalsh(A.to_dense())
     by_size = every[every.abs().argsort()]
@@ -416,7 +431,10 @@ def test_row_eigsh(which, n):
 
 
 def test_row_eigsh_gradient_and_refusals():
-    """base-api 4 | `eigsh`: derivatives of the values; not symmetric or out of range is refused."""
+    """base-api 4 | `eigsh`: derivatives of the values; not symmetric or out of range is refused.
+
+    features | eigsh: differentiable.
+    """
     A = symmetric(7)
     symmetrise = lambda v: A._with_values(v) * 0.5 + A._with_values(v).T.coalesce() * 0.5  # noqa: E731
     assert gradcheck(lambda v: symmetrise(v).eigsh(2)[0], A.values.clone().requires_grad_())
@@ -479,7 +497,10 @@ def test_row_layout():
 
 @pytest.mark.parametrize("name", ["matrix.safetensors", "matrix.bin"])
 def test_row_save_and_load(tmp_path, name):
-    """base-api 4 | `save(path, metadata)`, `load(path, device)`: the class comes back."""
+    """base-api 4 | `save(path, metadata)`, `load(path, device)`: the class comes back.
+
+    features | SparseMatrix.save: serial.
+    """
     pytest.importorskip("safetensors")
     A = regular()
     A.save(tmp_path / name, metadata={"what": "a test"})

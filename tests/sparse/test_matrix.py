@@ -84,6 +84,7 @@ def test_matrices_without_entries(shape):
 
 
 def test_data_under_all_their_names(K):
+    """features | SparseMatrix: serial."""
     assert isinstance(K, SparseTensor)
     assert K.edata is K.values
     assert K.row is K.row_indices
@@ -153,6 +154,7 @@ def test_complex_products(A):
 
 
 def test_products_against_scipy(K):
+    """features | products with vectors and columns: serial."""
     x, X = torch.randn(12, dtype=K.dtype), torch.randn(12, 3, dtype=K.dtype)
     S = K.to_scipy_coo().tocsr()
     assert np.allclose(K @ x, S @ x.numpy(), rtol=1e-14)
@@ -182,6 +184,7 @@ def test_wrong_length_from_the_left_is_refused(K):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_derivatives_of_products(dtype):
+    """features | SparseMatrix, products with vectors and columns: differentiable."""
     A = regular(6, dtype)
 
     def product(values, x):
@@ -227,6 +230,7 @@ def test_same_layout_acts_on_stored_entries(K, M):
 @few
 @given(A=matrices(n_rows=st.just(4), n_cols=st.just(5)), B=matrices(st.just(4), st.just(5)))
 def test_sums_of_different_patterns_are_right(A, B):
+    """features | sums of matrices: serial."""
     assert torch.allclose((A + B).to_dense(), dense(A) + dense(B))
     assert torch.allclose((A - B).to_dense(), dense(A) - dense(B))
 
@@ -241,6 +245,7 @@ def test_stiffness_plus_identity(K):
 
 
 def test_sum_of_different_patterns_is_differentiable(K):
+    """features | sums of matrices: differentiable."""
     values = K.values.clone().requires_grad_()
     d = torch.rand(12, dtype=K.dtype, requires_grad=True)
 
@@ -273,6 +278,7 @@ def test_operands_of_another_kind_are_refused(K):
 
 
 def test_layouts_are_equal_by_content():
+    """features | SparsityPattern: serial."""
     meshes = [gen_rectangle(n=(3, 2)) for _ in range(2)]
     A, B = (MassElementAssembler.from_mesh(m)() for m in meshes)
     assert A.pattern is not B.pattern
@@ -387,6 +393,7 @@ def test_scipy_copy_is_detached_and_shares_nothing(K):
 @few
 @given(A=matrices())
 def test_coalesce_and_diagonal(A):
+    """features | diagonal: serial."""
     B = A.coalesce()
     assert torch.allclose(B.to_dense(), dense(A))
     keys = B.row * A.shape[1] + B.col

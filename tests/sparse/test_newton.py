@@ -26,6 +26,7 @@ def cantilever() -> tuple[tm.Mesh, NeoHookeanModel, Tensor, Tensor]:
 
 
 def test_a_neo_hookean_cantilever_bends_as_in_scikit_fem() -> None:
+    """features | newton: serial."""
     mesh, model, load, held = cantilever()
     condenser, u = tm.Condenser(held), torch.zeros_like(load)
     for share in (0.5, 1.0):
@@ -44,7 +45,10 @@ def test_a_neo_hookean_cantilever_bends_as_in_scikit_fem() -> None:
 
 
 def test_convergence_is_quadratic() -> None:
-    """Stretched to twice its length in one go, by prescribed values."""
+    """Stretched to twice its length in one go, by prescribed values.
+
+    features | NewtonInfo, NewtonStep: serial.
+    """
     mesh, model, _, _ = cantilever()
     x = mesh.points
     ends = ((x[:, 0] == 0) | (x[:, 0] == 4)).repeat_interleave(3)
@@ -100,6 +104,7 @@ def solved(mesh: tm.Mesh, form: Cubic, k: Tensor, s: Tensor, g: Tensor) -> Tenso
 
 
 def test_the_solution_has_derivatives_by_parameters_and_prescribed_values() -> None:
+    """features | newton: differentiable."""
     mesh, form = cubic()
     k = (1 + mesh.points[:, 0]).requires_grad_()
     s = torch.tensor(0.3, dtype=f64, requires_grad=True)

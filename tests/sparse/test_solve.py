@@ -24,6 +24,7 @@ f64, c128 = torch.float64, torch.complex128
 @pytest.mark.parametrize("shape", [(12,), (12, 1), (12, 3), (12, 0)])
 @pytest.mark.parametrize("dtype", [torch.float32, f64, torch.complex64, c128])
 def test_solutions_against_scipy(shape, dtype):
+    """features | several right-hand sides, complex systems: serial."""
     A, b = regular(dtype=dtype), torch.randn(shape, dtype=dtype)
     x = A.solve(b)
     assert x.shape == b.shape
@@ -74,6 +75,7 @@ def test_nothing_to_solve():
 @pytest.mark.parametrize("dtype", [f64, c128])
 @pytest.mark.parametrize("shape", [(4,), (4, 2)])
 def test_first_and_second_derivatives(dtype, shape):
+    """features | several right-hand sides: differentiable."""
     A = regular(4, dtype)
     values = A.values.clone().requires_grad_()
     b = torch.randn(shape, dtype=dtype, requires_grad=True)

@@ -43,6 +43,7 @@ def errors(theta: float) -> list[float]:
 
 @pytest.mark.parametrize(("theta", "order"), [(1.0, 1), (0.5, 2)])
 def test_order(theta: float, order: int) -> None:
+    """features | ThetaMethod: serial."""
     found = errors(theta)
     for coarse, fine in pairwise(found):
         assert math.log2(coarse / fine) == pytest.approx(order, abs=0.1)
@@ -86,6 +87,7 @@ def test_prescribed_values_that_move() -> None:
 
 
 def test_steps_are_differentiable() -> None:
+    """features | ThetaMethod: differentiable."""
     mesh, M, K = square(3)
     held = tm.Condenser(mesh.boundary_mask)
 

@@ -31,7 +31,10 @@ def final(scheme: Any, n_steps: int, load: Callable[[float], Tensor], u: Tensor,
 @pytest.mark.parametrize("method", [Newmark, GeneralizedAlpha])
 @pytest.mark.parametrize("damping", [None, 0.6])
 def test_order_2(method: Any, damping: float | None) -> None:
-    """``u'' + c u' + 4 u = f`` with ``u = sin(3 t) + t`` in one unknown, and a second one free."""
+    """``u'' + c u' + 4 u = f`` with ``u = sin(3 t) + t`` in one unknown, and a second one free.
+
+    features | Newmark, GeneralizedAlpha, Motion: serial.
+    """
     c = damping or 0.0
 
     def load(t: float) -> Tensor:

@@ -25,6 +25,7 @@ def drawn(figure: Any) -> Any:
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("kind", PLANE)
 def test_plane_nodes_have_the_colours_of_their_values(kind: str, order: int) -> None:
+    """features | plot_field: serial."""
     mesh = tm.Mesh.gen_rectangle(n=(4, 3), element_type=kind, order=order)
     values = mesh.points[:, 0] + 2 * mesh.points[:, 1]
     collection = drawn(plot_field(mesh, values))

@@ -27,6 +27,7 @@ def counts(mesh: tm.Mesh) -> dict[int, int]:
     ("kind", "expected"), [("tri", {3: 24}), ("quad", {4: 12}), ("mixed", {3: 12, 4: 6})]
 )
 def test_a_plane_mesh_shows_its_cells(kind: str, order: int, expected: dict[int, int]) -> None:
+    """features | plot_mesh: serial."""
     mesh = tm.Mesh.gen_rectangle(n=(4, 3), element_type=kind, order=order)
     assert counts(mesh) == expected
     assert area(mesh) == pytest.approx(1.0, rel=1e-12)

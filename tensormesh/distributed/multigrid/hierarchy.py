@@ -76,8 +76,9 @@ class Hierarchy:
 
     def operator_complexity(self) -> float:
         """Stored entries of all levels over those of the first. **Collective.**"""
-        nnz = torch.tensor([level.matrix.nnz for level in self.levels])
-        total = all_reduce_sum(nnz, self.coarsest.layout.device_mesh)
+        device_mesh = self.coarsest.layout.device_mesh
+        nnz = [level.matrix.nnz for level in self.levels]
+        total = all_reduce_sum(torch.tensor(nnz, device=device_mesh.device), device_mesh)
         return float(total.sum() / max(int(total[0]), 1))
 
 

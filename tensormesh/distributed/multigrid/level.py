@@ -74,4 +74,6 @@ def csr_tensor_of(matrix: Csr, device: torch.device, dtype: torch.dtype) -> Tens
     """Compressed rows of scipy as those of torch, on a device."""
     crow, col = (torch.from_numpy(index).to(device) for index in (matrix.indptr, matrix.indices))
     values = torch.from_numpy(matrix.data).to(device, dtype)
-    return torch.sparse_csr_tensor(crow, col, values, matrix.shape, check_invariants=False)
+    return torch.sparse_csr_tensor(
+        crow, col, values, matrix.shape, device=device, check_invariants=False
+    )

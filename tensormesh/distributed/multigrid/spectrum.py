@@ -57,8 +57,8 @@ def largest_eigenvalue(product: ShardedProduct, layout: MatrixLayout, dtype: tor
 
 def _random(layout: MatrixLayout, dtype: torch.dtype) -> Tensor:
     """Vector of no particular direction, of owned unknowns, the same in each run."""
-    generator = torch.Generator().manual_seed(layout.index_map.rank)
-    v = torch.rand(layout.n_owned, generator=generator, dtype=torch.float64) - 0.5
+    generator = torch.Generator("cpu").manual_seed(layout.index_map.rank)
+    v = torch.rand(layout.n_owned, generator=generator, dtype=torch.float64, device="cpu") - 0.5
     return v.to(layout.pattern.device, dtype)
 
 

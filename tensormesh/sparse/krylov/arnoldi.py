@@ -5,7 +5,7 @@ import torch
 from scipy.linalg import solve_triangular
 from torch import Tensor
 
-from tensormesh.sparse.krylov.solution import Array, Total
+from tensormesh.sparse.krylov.solution import Array, Total, numbers_beside
 
 # Roundings of the product's norm below which nothing of it is new.
 _SLACK = 16.0
@@ -58,7 +58,7 @@ class ArnoldiBasis:
 
     def combine(self, coefficients: Array) -> Tensor:
         """Linear combination ``[k, n_owned]`` with coefficients ``[k, j]``."""
-        y = torch.as_tensor(coefficients).to(self._vectors).unsqueeze(1)
+        y = numbers_beside(self._vectors, coefficients).unsqueeze(1)
         return (y @ self._vectors[:, : y.shape[2]]).squeeze(1)
 
     def _project(self, w: Tensor) -> tuple[Array, Array, Tensor]:
@@ -67,13 +67,13 @@ class ArnoldiBasis:
         local = (basis @ w.conj().unsqueeze(2)).squeeze(2).conj()
         ww = torch.linalg.vecdot(w, w).unsqueeze(1)
         sums = self._total(torch.cat([local, ww], dim=1))
-        h = torch.as_tensor(sums[:, :-1]).to(w).unsqueeze(1)
+        h = numbers_beside(w, sums[:, :-1]).unsqueeze(1)
         rest = torch.baddbmm(w.unsqueeze(1), h, basis, alpha=-1).squeeze(1)
         return sums[:, :-1], sums[:, -1].real, rest
 
     def _append(self, w: Tensor, norms: Array) -> None:
         inverse = np.where(norms != 0, 1 / norms, 0.0)
-        factor = torch.as_tensor(inverse).to(w.device, w.real.dtype).unsqueeze(1)
+        factor = numbers_beside(w.real, inverse).unsqueeze(1)
         torch.mul(w, factor, out=self._vectors[:, self._used])
         self._used += 1
 

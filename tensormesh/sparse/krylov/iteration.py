@@ -120,7 +120,7 @@ def iterate(
         b_norm = np.sqrt(dots(total, (b, b))[0].real)
         if x0 is not None:
             # A load of zero has the solution zero, whatever the guess.
-            x = torch.where(torch.as_tensor(b_norm > 0).to(x.device), x, torch.zeros_like(x))
+            x = torch.where(torch.as_tensor(b_norm > 0, device=x.device), x, torch.zeros_like(x))
         target = np.maximum(rtol * b_norm, atol)
         state = Iteration(
             A, M, total, x, target, np.where(b_norm > 0, b_norm, 1.0), maxiter, callback

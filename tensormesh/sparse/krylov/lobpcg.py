@@ -7,7 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.krylov.solution import Array, Operator, Total, sum_on_one_rank
+from tensormesh.sparse.krylov.solution import (
+    Array,
+    Operator,
+    Total,
+    numbers_beside,
+    sum_on_one_rank,
+)
 
 # Directions whose share beside the others is below this are left out of a basis.
 _DEPENDENT = 1e-12
@@ -50,7 +56,7 @@ class Block(NamedTuple):
 
     def combined(self, C: Array) -> "Block":
         """Linear combinations, a column of `C` each."""
-        factors = torch.as_tensor(C).to(self.x)
+        factors = numbers_beside(self.x, C)
         return Block(*(part @ factors for part in self))
 
     def beside(self, *others: "Block") -> "Block":
@@ -79,7 +85,7 @@ class Pencil(NamedTuple):
 
     def residuals(self, X: Block, values: Array, k: int) -> tuple[Tensor, Array]:
         """Residuals, and their norms relative to the largest of the first `k` vectors."""
-        R = X.ax - X.bx * torch.as_tensor(values).to(X.x)
+        R = X.ax - X.bx * numbers_beside(X.x, values)
         squares = torch.stack([R.abs().square().sum(0), X.bx.abs().square().sum(0)])
         norms = np.sqrt(self.total(squares))
         scale = np.max(np.abs(values[:k]) * norms[1][:k], initial=np.finfo(float).tiny)
@@ -139,7 +145,7 @@ def lobpcg(
             done = not (active < n_wanted).any()
         if done or iteration == maxiter or not np.isfinite(norms).all():
             break
-        R = R[:, torch.as_tensor(active).to(R.device)]
+        R = R[:, torch.as_tensor(active, device=R.device)]
         W = _away_from(pencil, R if M is None else M @ R, block)
         S = block.beside(pencil.block(W), *([] if P is None else [P]))
         values, C, of_b = pencil.rayleigh_ritz(S)
@@ -176,7 +182,7 @@ def _orthonormal(gram: Array) -> Array:
 def _away_from(pencil: Pencil, W: Tensor, X: Block) -> Tensor:
     """`W` without its part in the present vectors, which are orthonormal; twice is enough."""
     for _ in range(2):
-        W = W - X.x @ torch.as_tensor(pencil.total(X.bx.mH @ W)).to(W)
+        W = W - X.x @ numbers_beside(W, pencil.total(X.bx.mH @ W))
     return W
 
 

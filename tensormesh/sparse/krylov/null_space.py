@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tensormesh.sparse.krylov.preconditioner import Preconditioner
-from tensormesh.sparse.krylov.solution import Array, Operator
+from tensormesh.sparse.krylov.solution import Array, Operator, numbers_beside
 
 # Roundings of the rows' absolute sums that the image of the null space may have.
 _SLACK = 1e4
@@ -41,7 +41,7 @@ class NullSpace:
 
     def __init__(self, system: Summed, vectors: Tensor) -> None:
         self._total = system.total
-        gram = torch.as_tensor(self._total(vectors.mH @ vectors))
+        gram = torch.from_numpy(self._total(vectors.mH @ vectors))
         lengths = gram.diagonal().real.sqrt()
         factor, failed = torch.linalg.cholesky_ex(gram / torch.outer(lengths, lengths))
         if int(failed) or float(factor.diagonal().real.min()) < 1e-6:
@@ -65,7 +65,7 @@ class NullSpace:
 
     def removed_from(self, x: Tensor) -> Tensor:
         """`x` without its part in the null space. **Collective**, one message."""
-        parts = torch.as_tensor(self._total(self._basis.mH @ x)).to(x)
+        parts = numbers_beside(x, self._total(self._basis.mH @ x))
         return x - self._basis @ parts
 
 

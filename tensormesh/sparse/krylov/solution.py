@@ -57,19 +57,24 @@ def sum_on_one_rank(x: Tensor) -> Array:
     return x.detach().to(wide).cpu().resolve_conj().numpy()
 
 
+def numbers_beside(x: Tensor, numbers: Array) -> Tensor:
+    """Numbers of the host where `x` is, in its dtype."""
+    return torch.as_tensor(numbers, dtype=x.dtype, device=x.device)
+
+
 def add_scaled_(y: Tensor, alpha: Array, x: Tensor) -> None:
     """``y += alpha x`` in place, with a number for each column."""
     if alpha.ndim == 0:
         y.add_(x, alpha=alpha.item())
     else:
-        y.addcmul_(x, torch.as_tensor(alpha).to(y))
+        y.addcmul_(x, numbers_beside(y, alpha))
 
 
 def scale_(x: Tensor, alpha: Array) -> None:
     """``x *= alpha`` in place, with a number for each column."""
-    x.mul_(alpha.item() if alpha.ndim == 0 else torch.as_tensor(alpha).to(x))
+    x.mul_(alpha.item() if alpha.ndim == 0 else numbers_beside(x, alpha))
 
 
 def scaled(x: Tensor, alpha: Array) -> Tensor:
     """``alpha x`` in a tensor of its own, with a number for each column."""
-    return x * (alpha.item() if alpha.ndim == 0 else torch.as_tensor(alpha).to(x))
+    return x * (alpha.item() if alpha.ndim == 0 else numbers_beside(x, alpha))

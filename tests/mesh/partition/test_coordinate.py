@@ -14,6 +14,7 @@ def grid(*n):
 
 @given(n=st.integers(1, 300), data=st.data())
 def test_sizes_differ_by_one_at_most(n, data):
+    """features | partition by coordinates: serial."""
     n_parts = data.draw(st.integers(1, n))
     labels = recursive_bisection(np.ones(n), n_parts, lambda cells, fraction: cells)
     sizes = np.bincount(labels, minlength=n_parts)

@@ -24,6 +24,7 @@ VALUES = [0.5, -1.0, 2.0, 1.0, 1.0, 1.0, 7.0, 3.0]
     ids=["spmatrix", "sparray", "SparseMatrix"],
 )
 def test_bridge_is_cut(adjacency, method):
+    """features | graph_partition: serial."""
     labels = graph_partition(adjacency, 2, method)
     assert labels.dtype == torch.int64
     assert len(set(labels[:3].tolist())) == len(set(labels[3:].tolist())) == 1

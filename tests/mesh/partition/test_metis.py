@@ -15,6 +15,7 @@ N = 288
 
 @pytest.mark.parametrize("n_parts", [1, 2, 7, 144, 200, 287, 288])
 def test_no_part_is_empty_however_few_cells(n_parts):
+    """features | partition by METIS: serial."""
     labels = metis_labels(GRAPH, n_parts, np.ones(N))
     assert set(labels.tolist()) == set(range(n_parts))
     assert labels.dtype == np.int64

@@ -52,6 +52,7 @@ def test_path_is_cut_into_pieces(n_parts):
 
 
 def test_rectangle_is_cut_across_its_long_side():
+    """features | partition by spectra: serial."""
     graph = grid(60, 20)
     assert crossing(graph, spectral_labels(graph, 2, np.ones(1200))) == 20
     assert crossing(graph, spectral_labels(graph, 3, np.ones(1200))) == 40
