@@ -1,10 +1,12 @@
-"""Building an `IndexMap`: from owners to a numbering that is contiguous by rank."""
+"""Numberings that are contiguous by rank: from owners, and from ids to numbers."""
 
 import torch
 from torch import Tensor
 
-from tensormesh.distributed.collectives import all_gather_ints, exchange
+from tensormesh.distributed.collectives import all_gather_ints
+from tensormesh.distributed.delivery import Delivery
 from tensormesh.distributed.device_mesh import DeviceMesh
+from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.index_map import IndexMap
 
 
@@ -29,18 +31,16 @@ def number_by_rank(
     IndexMap
         Owned indices in the order of `owned_ids`.
     """
-    size, rank = device_mesh.size(), device_mesh.get_local_rank()
+    rank = device_mesh.get_local_rank()
     n_owned = all_gather_ints([owned_ids.numel()], device_mesh)[:, 0]
     offsets = torch.cat([n_owned.new_zeros(1), n_owned.cumsum(0)]).to(owned_ids.device)
-    order = torch.argsort(ghost_owners, stable=True)
-    asked = torch.bincount(ghost_owners, minlength=size).tolist()
-    answered = all_gather_ints(asked, device_mesh)[:, rank].tolist()
-    questions = exchange(ghost_ids[order], asked, answered, device_mesh)
+    asking = Delivery(ghost_owners, device_mesh)
+    questions = asking.there(ghost_ids)
     by_id = torch.argsort(owned_ids)
     answers = by_id[torch.searchsorted(owned_ids, questions, sorter=by_id)] + offsets[rank]
-    numbers = exchange(answers, answered, asked, device_mesh)
+    numbers = asking.back(answers)
     by_number = torch.argsort(numbers)
-    return IndexMap(offsets, rank, numbers[by_number], owned_ids, ghost_ids[order][by_number])
+    return IndexMap(offsets, rank, numbers[by_number], owned_ids, ghost_ids[by_number])
 
 
 def rank_among(ids: Tensor, id_range: int, device_mesh: DeviceMesh) -> Tensor:
@@ -62,17 +62,69 @@ def rank_among(ids: Tensor, id_range: int, device_mesh: DeviceMesh) -> Tensor:
     Tensor
         int64 ``[k]``.
     """
-    size, rank = device_mesh.size(), device_mesh.get_local_rank()
-    width = -(-max(id_range, 1) // size)
-    bucket = torch.div(ids, width, rounding_mode="floor")
-    order = torch.argsort(bucket, stable=True)
-    sent = torch.bincount(bucket, minlength=size).tolist()
-    received = all_gather_ints(sent, device_mesh)[:, rank].tolist()
-    mine = exchange(ids[order], sent, received, device_mesh)
+    width = _share(id_range, device_mesh)
+    asking = Delivery(torch.div(ids, width, rounding_mode="floor"), device_mesh)
+    mine = asking.there(ids)
     counts = all_gather_ints([mine.numel()], device_mesh)[:, 0]
     place = torch.empty_like(mine)
     place[torch.argsort(mine)] = torch.arange(mine.numel(), device=mine.device)
-    answers = exchange(place + int(counts[:rank].sum()), received, sent, device_mesh)
-    result = torch.empty_like(ids)
-    result[order] = answers
-    return result
+    return asking.back(place + int(counts[: device_mesh.get_local_rank()].sum()))
+
+
+def numbers_of(ids: Tensor, index_map: IndexMap, device_mesh: DeviceMesh) -> Tensor:
+    """Global index of any original ids, whoever owns them. **Collective.**
+
+    Each rank looks after a range of ids, so that none holds a table of them all.
+
+    Parameters
+    ----------
+    ids
+        int64 ``[k]``, each owned on some rank.
+    index_map
+        The map, whose original ids are ``0 .. n_global - 1``.
+    device_mesh
+        1-D mesh of its ranks.
+
+    Returns
+    -------
+    Tensor
+        int64 ``[k]``.
+    """
+    width = _share(index_map.n_global, device_mesh)
+    owned = index_map.owned_ids
+    telling = Delivery(torch.div(owned, width, rounding_mode="floor"), device_mesh)
+    known = telling.there(owned)
+    table = torch.empty(width, dtype=torch.int64, device=ids.device)
+    table[known % width] = telling.there(index_map.local_to_global[: index_map.n_owned])
+    asking = Delivery(torch.div(ids, width, rounding_mode="floor"), device_mesh)
+    return asking.back(table[asking.there(ids) % width])
+
+
+def columns_of(
+    numbers: Tensor, offsets: Tensor, owned_ids: Tensor, device_mesh: DeviceMesh
+) -> tuple[IndexMap, Halo]:
+    """Map whose ghosts are the given global indices that other ranks own. **Collective.**
+
+    Parameters
+    ----------
+    numbers
+        Global indices that rows on this rank name, int64 ``[k]``, in any order.
+    offsets
+        Rank ``r`` owns ``offsets[r] .. offsets[r+1] - 1``.
+    owned_ids
+        Original id of each owned index, int64.
+    device_mesh
+        1-D mesh of the ranks.
+    """
+    rank = device_mesh.get_local_rank()
+    first, stop = offsets[rank : rank + 2].tolist()
+    ghosts = torch.unique(numbers[(numbers < first) | (numbers >= stop)])
+    # Of the ghosts' ids only their owners know; the way to them does not depend on these.
+    halo = Halo(IndexMap(offsets, rank, ghosts, owned_ids, ghosts), device_mesh)
+    ids = halo.scatter_forward(owned_ids)[len(owned_ids) :]
+    return IndexMap(offsets, rank, ghosts, owned_ids, ids), halo
+
+
+def _share(n: int, device_mesh: DeviceMesh) -> int:
+    """Length of the range of ids that each rank looks after."""
+    return -(-max(n, 1) // device_mesh.size())

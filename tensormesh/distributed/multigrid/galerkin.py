@@ -60,7 +60,7 @@ def galerkin(level: Level, P: Csr, columns: Ints, offsets: torch.Tensor) -> Coar
     rank = device_mesh.get_local_rank()
     first, stop = offsets[rank : rank + 2].tolist()
     n = stop - first
-    local, wide = with_ghost_rows(P, columns, level.layout)
+    local, wide = with_ghost_rows(P, columns, level.layout.halo, level.layout.h)
     product = (P.T.tocsr() @ (level.matrix @ local)).tocsr()
     elsewhere = product[n:].tocoo()
     row, col = columns[n + elsewhere.row], wide[elsewhere.col]

@@ -31,7 +31,7 @@ def smoothed(level: Level, T: Csr, columns: Ints, largest: float) -> tuple[Csr, 
     P. Vanek, J. Mandel, M. Brezina, Algebraic multigrid by smoothed aggregation for second and
     fourth order elliptic problems, Computing 56 (1996), equation 4.1.
     """
-    local, columns = with_ghost_rows(T, columns, level.layout)
+    local, columns = with_ghost_rows(T, columns, level.layout.halo, level.layout.h)
     smooth = level.matrix @ local
     smooth.data *= -_DAMPING / largest
     return local[: level.n_owned] + smooth, columns

@@ -6,23 +6,26 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from tensormesh.distributed.collectives import all_gather_ints, exchange
+from tensormesh.distributed.collectives import exchange
+from tensormesh.distributed.delivery import Delivery
 from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.layout import MatrixLayout
+from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.multigrid.level import Csr, Floats, Ints
 
 
-def with_ghost_rows(matrix: Csr, columns: Ints, layout: MatrixLayout) -> tuple[Csr, Ints]:
+def with_ghost_rows(matrix: Csr, columns: Ints, halo: Halo, h: int = 1) -> tuple[Csr, Ints]:
     """Rows of all local unknowns, those of the ghosts from their owners. **Collective.**
 
     Parameters
     ----------
     matrix
-        Rows of the owned unknowns of `layout`, ``[n_owned, m]``.
+        Rows of the owned unknowns, ``[n_owned, m]``.
     columns
         Global number of each column, int64 ``[m]``.
-    layout
-        Layout of the rows.
+    halo
+        Halo of the rows, `h` an index.
+    h
+        Rows an index.
 
     Returns
     -------
@@ -30,16 +33,15 @@ def with_ghost_rows(matrix: Csr, columns: Ints, layout: MatrixLayout) -> tuple[C
         ``[n_local, m + new]`` and ``[m + new]``: first the same columns, then those that only
         ghosts name.
     """
-    h, halo = layout.h, layout.halo
     send = [h * count for count in halo.send_counts]
     receive = [h * count for count in halo.recv_counts]
     node = halo.send_index.cpu().numpy()
     rows = matrix[(node[:, None] * h + np.arange(h)).ravel()]
     sent_lengths = np.diff(rows.indptr).astype(np.int64)
-    lengths = _move(sent_lengths, send, receive, layout.device_mesh)
+    lengths = _move(sent_lengths, send, receive, halo.device_mesh)
     send, receive = _sums(sent_lengths, send), _sums(lengths, receive)
-    numbers = _move(columns[rows.indices], send, receive, layout.device_mesh)
-    data = _move(rows.data, send, receive, layout.device_mesh)
+    numbers = _move(columns[rows.indices], send, receive, halo.device_mesh)
+    data = _move(rows.data, send, receive, halo.device_mesh)
     columns, place = extended(columns, numbers)
     pointers = np.concatenate([[0], np.cumsum(lengths)])
     ghosts = sp.csr_matrix((data, place, pointers), shape=(lengths.size, columns.size))
@@ -68,12 +70,11 @@ def to_owners(
         Entries of this rank's rows that were elsewhere.
     """
     owner = np.searchsorted(offsets, row, side="right") - 1
-    order = np.argsort(owner, kind="stable")
-    send = np.bincount(owner, minlength=device_mesh.size()).tolist()
-    receive = all_gather_ints(send, device_mesh)[:, device_mesh.get_local_rank()].tolist()
-    numbers = np.stack([row[order], col[order]], axis=1)
-    row, col = _move(numbers, send, receive, device_mesh).T
-    return row, col, _move(values[order], send, receive, device_mesh)
+    device = device_mesh.device
+    sending = Delivery(torch.from_numpy(owner).to(device), device_mesh)
+    numbers = sending.there(torch.from_numpy(np.stack([row, col], axis=1)).to(device))
+    row, col = numbers.cpu().numpy().T
+    return row, col, sending.there(torch.from_numpy(values).to(device)).cpu().numpy()
 
 
 def extended(columns: Ints, numbers: Ints) -> tuple[Ints, Ints]:
