@@ -32,6 +32,7 @@ from tensormesh.distributed.reduced import ShardedRestriction
 from tensormesh.distributed.reductions import ShardedReductions
 from tensormesh.distributed.solve import solve
 from tensormesh.distributed.solve_options import SolveOptions
+from tensormesh.distributed.ties import ShardedTies
 from tensormesh.distributed.transpose import TransposedMatrix
 from tensormesh.distributed.wrap import layout_of
 from tensormesh.sparse.krylov.solution import Callback
@@ -429,7 +430,7 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         values, vectors = eigsh(self, k, which, M, preconditioner, rtol, maxiter)
         return values, vectors if return_eigenvectors else None
 
-    # -- what a Condenser and newton ask of a matrix -----------------------------------------
+    # -- what constraints and newton ask of a matrix -------------------------------------------
 
     def _own_dofs(self, **given: Tensor | None) -> list[Tensor | None]:
         return self.layout.vectors.owned_of(given, self.layout.h)
@@ -451,3 +452,6 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
 
     def _restrict(self, keep: Tensor, entries: Tensor) -> "ShardedRestriction":
         return ShardedRestriction(self.layout, keep, entries, type(self).from_layout)
+
+    def _ties(self, slave: Any, master: Any, coefficient: Any) -> ShardedTies:
+        return ShardedTies(self.layout, slave, master, coefficient)

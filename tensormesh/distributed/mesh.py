@@ -28,6 +28,7 @@ from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.numbering import number_by_rank
 from tensormesh.distributed.ownership import node_owners
 from tensormesh.distributed.part import Part
+from tensormesh.distributed.periodic import periodic_pairs
 from tensormesh.distributed.plan import AssemblyPlan
 from tensormesh.distributed.quality import PartitionQuality, measure
 from tensormesh.distributed.vector_map import VectorMap
@@ -310,12 +311,32 @@ class DistributedMesh:
 
         As `tensormesh.operator.rigid_modes`; ``condenser.restrict`` leaves out what is held.
         """
-        dim = self.parts[0].mesh.dim
-        local = torch.zeros(self.index_map.n_local, dim, dtype=self.dtype, device=self.device)
+        points, _ = self._owned_points()
+        return rigid_modes(points, partial(all_reduce_sum, device_mesh=self.device_mesh))
+
+    def periodic_pairs(
+        self, translations: Tensor, tolerance: float = 1e-8
+    ) -> tuple[Tensor, Tensor]:
+        """Nodes that are images of others, each pair where its slave is owned. **Collective.**
+
+        As `tensormesh.operator.periodic_pairs`, which takes this mesh in place of points.
+        """
+        points, in_cells = self._owned_points()
+        own = in_cells.nonzero().flatten()
+        given = translations, tolerance
+        number = own + self.index_map.first
+        return periodic_pairs(points[own], number, self.index_map, self.device_mesh, given)
+
+    def _owned_points(self) -> tuple[Tensor, Tensor]:
+        """Coordinates of owned nodes ``[n_owned, dim]``, and which of them cells use."""
+        shape = self.index_map.n_local, self.parts[0].mesh.dim
+        local = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        in_cells = torch.zeros(shape[0], dtype=torch.bool, device=self.device)
         for part in self.parts:
             local[part.to_local] = part.mesh.points.detach().to(self.device)
-        owned = local[: self.index_map.n_owned]
-        return rigid_modes(owned, partial(all_reduce_sum, device_mesh=self.device_mesh))
+            in_cells[part.to_local] = True
+        n_owned = self.index_map.n_owned
+        return local[:n_owned], in_cells[:n_owned]
 
     def part_values(self, owned: Tensor) -> list[Tensor]:
         """Values at the nodes of each part of this process, ghosts included. **Collective.**

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tensormesh.operator.elimination import Elimination
+from tensormesh.operator.shapes import beside, misfit_of_reduced
 from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.matrix import SparseMatrix
 
@@ -167,7 +168,7 @@ class Condenser(nn.Module):
         )
         terms = coupling * columns[elimination.coupling_col]
         dtype = torch.promote_types(reduced.dtype, terms.dtype)
-        terms = _beside(terms, reduced).expand(-1, *reduced.shape[1:])
+        terms = beside(terms, reduced).expand(-1, *reduced.shape[1:])
         return reduced.to(dtype).index_add(0, elimination.coupling_row, -terms.to(dtype))
 
     def recover(self, u_i: Tensor) -> Tensor:
@@ -188,8 +189,8 @@ class Condenser(nn.Module):
         if prescribed is None:
             return full
         dtype = torch.promote_types(full.dtype, prescribed.dtype)
-        constrained = _beside(elimination.constrained, full)
-        return torch.where(constrained, _beside(prescribed, full).to(dtype), full.to(dtype))
+        constrained = beside(elimination.constrained, full)
+        return torch.where(constrained, beside(prescribed, full).to(dtype), full.to(dtype))
 
     def restrict(self, f: Tensor) -> Tensor:
         """Entries of `f` at the unknowns that stay; before any call, at those not constrained."""
@@ -207,7 +208,7 @@ class Condenser(nn.Module):
         """Full vector with `f_i` at the unknowns that stay and zero elsewhere; see `restrict`."""
         known = self._elimination
         free = ~self.dirichlet_mask if known is None else known.free
-        error = _misfit(f_i, int(free.sum()))
+        error = misfit_of_reduced(f_i, int(free.sum()))
         if known is not None:
             known.raise_if(error)
         elif error is not None:
@@ -311,17 +312,3 @@ class Condenser(nn.Module):
         if self._elimination is None:
             raise RuntimeError("call the condenser with a matrix first: condenser(K, rhs)")
         return self._elimination
-
-
-def _misfit(x: Any, n: int) -> TypeError | ValueError | None:
-    """What is wrong with `x` as a vector of `n` unknowns that stay."""
-    if not isinstance(x, Tensor):
-        return TypeError(f"the reduced vector must be a tensor, got {type(x).__name__}")
-    if x.dim() and x.shape[0] == n:
-        return None
-    return ValueError(f"the reduced vector has shape {tuple(x.shape)}, expected {n} entries")
-
-
-def _beside(x: Tensor, other: Tensor) -> Tensor:
-    """`x` ``[n]`` with as many axes as `other` ``[n, ...]``, to broadcast along its columns."""
-    return x.reshape(-1, *(1,) * (other.dim() - 1))

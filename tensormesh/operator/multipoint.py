@@ -1,64 +1,16 @@
-"""Multi-point constraints in one process: unknowns that follow others, as on periodic sides."""
+"""Multi-point constraints: unknowns that follow others, as on periodic sides."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
+from tensormesh.operator.shapes import beside, misfit_of_reduced
+from tensormesh.operator.ties import Ties
+from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.matrix import SparseMatrix
-
-# Masters may follow masters; a longer chain than this is taken for a cycle.
-_LONGEST = 64
-
-
-def periodic_pairs(
-    points: Tensor, translations: Tensor, tolerance: float = 1e-8
-) -> tuple[Tensor, Tensor]:
-    """Nodes that are images of others under translations.
-
-    Parameters
-    ----------
-    points
-        ``[n, dim]``.
-    translations
-        ``[m, dim]``: what leads from a side to the opposite one. A node that is an image under
-        several, as at a corner, follows the first; its master may follow the next.
-    tolerance
-        Largest distance of a node from the place of an image.
-
-    Returns
-    -------
-    slave, master
-        Node numbers, int64 ``[n_pairs]``; each slave once.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or a translation leads from no node to another.
-    """
-    if points.dim() != 2 or translations.dim() != 2 or translations.shape[1] != points.shape[1]:
-        raise ValueError(
-            f"points and translations must be [n, dim] and [m, dim], got {tuple(points.shape)} and "
-            f"{tuple(translations.shape)}"
-        )
-    places = points.detach().cpu().numpy()
-    tree = cKDTree(places)
-    master_of = np.full(len(places), -1)
-    for shift in translations.detach().cpu().numpy():
-        distance, image = tree.query(places + shift, distance_upper_bound=tolerance)
-        master = np.flatnonzero(np.isfinite(distance) & (image != np.arange(len(places))))
-        if not master.size:
-            raise ValueError(
-                f"translations: {shift.tolist()} leads from no node to another within tolerance = "
-                f"{tolerance:g}; the meshes of opposite sides have to match"
-            )
-        new = master_of[image[master]] < 0
-        master_of[image[master][new]] = master[new]
-    slave = torch.from_numpy(np.flatnonzero(master_of >= 0)).to(points.device)
-    return slave, torch.from_numpy(master_of).to(points.device)[slave]
 
 
 class MultiPoint:
@@ -67,20 +19,28 @@ class MultiPoint:
     The reduced system ``T^T K T u_r = T^T (f - K g)`` is symmetric if ``K`` is. Fix values besides
     with a `Condenser` of the reduced system.
 
+    Of a sharded system all of this stays sharded: masters may be on other ranks, and each reduced
+    unknown is where it was. **Making one, and each call, is collective then.**
+
     Parameters
     ----------
     n
-        Number of unknowns.
+        Number of unknowns, or a matrix of that many: on ranks the sharded one. It serves for all
+        matrices of these unknowns.
     slave, master
-        Unknowns of each term, int64 ``[n_terms]``. A slave with several masters is repeated; a
-        master may be a slave itself.
+        Unknowns of each term, int64 ``[n_terms]``, in the numbering of the input. A slave with
+        several masters is repeated; a master may be a slave itself. On ranks: the same terms on
+        all, or on each those of the slaves that it owns, as `periodic_pairs` gives them.
     coefficient
         ``[n_terms]``; None for one.
 
     Raises
     ------
+    TypeError
+        If an index is no integer, or a coefficient no real number.
     ValueError
-        If lengths differ, a number is out of range, or unknowns follow each other in a cycle.
+        If lengths differ, a number is out of range, or unknowns follow each other in a cycle; of
+        a sharded system on every rank, also if ranks give different terms of one slave.
 
     Examples
     --------
@@ -92,112 +52,97 @@ class MultiPoint:
     """
 
     def __init__(
-        self, n: int, slave: Tensor, master: Tensor, coefficient: Tensor | None = None
+        self, n: Any, slave: Tensor, master: Tensor, coefficient: Tensor | None = None
     ) -> None:
-        if coefficient is None:
-            coefficient = torch.ones(slave.shape, dtype=torch.float64, device=slave.device)
-        if not slave.shape == master.shape == coefficient.shape or slave.dim() != 1:
-            shapes = [tuple(x.shape) for x in (slave, master, coefficient)]
-            raise ValueError(f"slave, master, coefficient must be [n_terms] each, got {shapes}")
-        for name, index in {"slave": slave, "master": master}.items():
-            if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < n:
-                raise ValueError(f"{name} holds a number outside 0 .. {n - 1}")
-        self._free = torch.ones(n, dtype=torch.bool, device=slave.device)
-        self._free[slave] = False
-        terms = (coefficient.cpu().numpy(), (slave.cpu().numpy(), master.cpu().numpy()))
-        free = self._free.cpu().numpy()
-        T, H = _resolved(sp.csr_matrix(terms, shape=(n, n)), free)
-        self._of_offset = _matrix(H, slave.device)
-        self._T = _matrix(T[:, free].tocsr(), slave.device)
+        self._ties: Any = _maker(n)(slave, master, coefficient)
 
     @property
     def n_reduced(self) -> int:
-        """Number of unknowns that follow no other."""
-        return int(self._free.sum())
+        """Number of unknowns that follow no other, over all ranks."""
+        n: int = self._ties.n_reduced
+        return n
 
-    def __call__(
-        self, K: Any, f: Tensor, offset: Tensor | None = None
-    ) -> tuple[SparseMatrix, Tensor]:
+    def __call__(self, K: Any, f: Tensor, offset: Tensor | None = None) -> tuple[Any, Tensor]:
         """Reduce a system.
 
         Parameters
         ----------
         K
-            `SparseMatrix` ``[n, n]``.
+            Matrix ``[n, n]``. The symbolic part is done once per layout.
         f
-            ``[n]`` or ``[n, k]``.
+            ``[n]`` or ``[n, k]``; of a sharded system the owned slice, or any form that data of a
+            `Condenser` may have.
         offset
             ``g``, ``[n]`` or as `f`, read at slaves; None for zero.
 
         Returns
         -------
         K_r, f_r
-            Differentiable in `K`, `f` and `offset`.
+            The reduced matrix, of the class of `K`, and the right-hand side; differentiable in
+            `K`, `f` and `offset`.
 
         Raises
         ------
         TypeError
-            If `K` is no `SparseMatrix`: a sharded one has to be gathered with ``to_single()``.
+            If `K` is no matrix, or a sharded one and the constraints were not made with one.
         ValueError
-            If the shape of `K` or `f` does not fit.
+            If the shape of `K`, `f` or `offset` does not fit; on every rank.
         """
-        n = self._free.numel()
-        if not isinstance(K, SparseMatrix):
-            kind = type(K).__name__
-            raise TypeError(f"K must be a SparseMatrix, got {kind}; gather it with to_single()")
-        if tuple(K.shape) != (n, n) or f.shape[:1] != (n,):
-            raise ValueError(f"K is {tuple(K.shape)}, f {tuple(f.shape)}; expected {n} unknowns")
-        T = self._T.to(dtype=K.values.dtype)
+        known = isinstance(K, _FEMSparsityMixin)
+        no_matrix = TypeError(f"K must be a matrix of this package, got {type(K).__name__}")
+        self._ties.raise_if(self._ties.misfit(K) if known else no_matrix)
+        f, offset = self._ties.own(f=f, offset=offset)
         if offset is not None:
-            f = f - K @ self._full_offset(offset)
-        return _galerkin(K, T), T.T @ f
+            self._ties.raise_if(_misfit(offset, f))
+            f = f - beside(K @ self._full_offset(offset), f)
+        return self._ties.reduced(K), self._ties.to_free(f)
 
     def recover(self, u_r: Tensor, offset: Tensor | None = None) -> Tensor:
-        """Full solution ``T u_r + g`` ``[n, ...]`` from the reduced one."""
-        u: Tensor = self._T.to(dtype=u_r.dtype) @ u_r
-        return u if offset is None else u + self._full_offset(offset)
+        """Full solution ``T u_r + g`` ``[n, ...]`` from the reduced one; of ranks, owned slices.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `u_r` is no tensor, or a length does not fit.
+        """
+        self._ties.raise_if(misfit_of_reduced(u_r, self._ties.n_free))
+        (offset,) = self._ties.own(offset=offset)
+        u: Tensor = self._ties.of_free(u_r)
+        if offset is None:
+            return u
+        self._ties.raise_if(_misfit(offset, u))
+        return u + beside(self._full_offset(offset), u)
 
     def restrict(self, x: Tensor) -> Tensor:
         """Entries of a vector or mask ``[n, ...]`` at the unknowns that follow no other."""
-        return x[self._free]
+        (own,) = self._ties.own(x=x)
+        picked: Tensor = own[self._ties.free]
+        return picked
 
     def _full_offset(self, offset: Tensor) -> Tensor:
-        given = offset * (~self._free).reshape(-1, *(1,) * (offset.dim() - 1))
-        full: Tensor = self._of_offset.to(dtype=offset.dtype) @ given
+        """What is added to slaves: their own, and that of those that they follow."""
+        ties = self._ties
+        # What is given elsewhere may be anything, even NaN.
+        given = torch.where(beside(ties.free, offset), torch.zeros_like(offset), offset)
+        full = given
+        for _ in range(ties.depth):
+            full = given + ties.of_masters(full)
         return full
 
 
-def _resolved(terms: Any, free: Any) -> tuple[Any, Any]:
-    """What all unknowns are in the free ones, and in the offsets: chains of masters followed."""
-    step = terms + sp.diags_array(free.astype(float), format="csr")
-    T, H = step, sp.identity(len(free), format="csr")
-    for _ in range(_LONGEST):
-        behind = T[:, ~free]
-        behind.eliminate_zeros()
-        if not behind.nnz:
-            return T, H
-        H = H + T
-        T = (step @ T).tocsr()
-    raise ValueError("slave, master: unknowns follow each other in a cycle")
+def _maker(n: Any) -> Callable[..., Any]:
+    """What makes ties of `n` unknowns, or of those of a matrix."""
+    if not isinstance(n, SparseMatrix):
+        return getattr(n, "_ties", partial(Ties, n))
+    if n.shape[0] != n.shape[1]:
+        raise ValueError(f"K must be square, got shape {tuple(n.shape)}")
+    return partial(Ties, n.shape[0])
 
 
-def _matrix(A: Any, device: torch.device) -> SparseMatrix:
-    A = A.tocoo()
-    row, col = (torch.from_numpy(i.astype(np.int64)).to(device) for i in (A.row, A.col))
-    return SparseMatrix(torch.from_numpy(A.data).to(device), row, col, A.shape)
-
-
-def _galerkin(K: SparseMatrix, T: SparseMatrix) -> SparseMatrix:
-    """``T^T K T``: each entry of ``K`` goes to all pairs of masters of its row and column."""
-    T = T.coalesce()
-    counts = torch.bincount(T.row, minlength=T.shape[0])
-    first = counts.cumsum(0) - counts
-    of_row, of_col = counts[K.row], counts[K.col]
-    entry = torch.repeat_interleave(of_row * of_col)
-    start = (of_row * of_col).cumsum(0) - of_row * of_col
-    place = torch.arange(entry.numel(), device=entry.device) - start[entry]
-    left = first[K.row][entry] + place // of_col[entry]
-    right = first[K.col][entry] + place % of_col[entry]
-    values = T.values[left] * K.values[entry] * T.values[right]
-    n = T.shape[1]
-    return SparseMatrix(values, T.col[left], T.col[right], (n, n)).coalesce()
+def _misfit(offset: Tensor, f: Tensor) -> ValueError | None:
+    if offset.shape in (f.shape, f.shape[:1]):
+        return None
+    return ValueError(
+        f"offset has shape {tuple(offset.shape)}; expected one value per unknown, "
+        f"{list(f.shape[:1])}, or the shape {list(f.shape)}"
+    )

@@ -88,6 +88,28 @@ def test_chains_offsets_and_gradients():
     assert gradcheck(solution, (K.values.clone().requires_grad_(), g.clone().requires_grad_()))
 
 
+def test_columns_share_an_offset_and_what_is_no_slave_does_not_count():
+    K = tm.SparseMatrix.from_dense(torch.eye(6, dtype=f64) + 0.1)
+    f = torch.arange(12, dtype=f64).view(6, 2)
+    g = torch.tensor([math.nan, math.nan, math.nan, 3.0, math.nan, 5.0], dtype=f64)
+    both = chained()(K, f, g)[1]
+    apart = [chained()(K, x, torch.nan_to_num(g))[1] for x in f.unbind(1)]
+    torch.testing.assert_close(both, torch.stack(apart, dim=1))
+    u = chained().recover(both, g)
+    torch.testing.assert_close(u[5], 0.5 * u[3] + u[4] + 5.0)
+    each = chained().recover(both, torch.stack([g, g], dim=1))
+    torch.testing.assert_close(each, u)
+
+
+def test_a_matrix_stands_for_its_number_of_unknowns():
+    K = tm.SparseMatrix.from_dense(torch.eye(3, dtype=torch.float32) + 0.1)
+    ties = MultiPoint(K, torch.tensor([1]), torch.tensor([2]))
+    assert ties.n_reduced == 2
+    assert ties(K, torch.ones(3))[0].values.dtype == torch.float32
+    with pytest.raises(ValueError, match="square"):
+        MultiPoint(tm.SparseMatrix.from_dense(torch.ones(2, 3)), *[torch.tensor([1])] * 2)
+
+
 def test_bad_input_is_refused():
     mesh = tm.Mesh.gen_rectangle(n=(3, 3))
     one, two = torch.tensor([1]), torch.tensor([2])
@@ -105,3 +127,22 @@ def test_bad_input_is_refused():
         MultiPoint(3, one, two)(torch.eye(3), torch.ones(3))
     with pytest.raises(ValueError, match="expected 4 unknowns"):
         MultiPoint(4, one, two)(tm.SparseMatrix.eye(3), torch.ones(3))
+    with pytest.raises(TypeError, match="number of unknowns, or a matrix"):
+        MultiPoint(3.0, one, two)
+    with pytest.raises(TypeError, match="slave must be an integer"):
+        MultiPoint(3, [1], two)
+    with pytest.raises(TypeError, match="real numbers"):
+        MultiPoint(3, one, two, torch.tensor([1j]))
+    ties = MultiPoint(3, one, two)
+    with pytest.raises(ValueError, match="expected 3 unknowns"):
+        ties(tm.SparseMatrix.eye(3), torch.ones(4))
+    with pytest.raises(TypeError, match="f must be a tensor"):
+        ties(tm.SparseMatrix.eye(3), [1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match="offset has shape"):
+        ties(tm.SparseMatrix.eye(3), torch.ones(3), torch.ones(3, 2))
+    with pytest.raises(ValueError, match="the reduced vector"):
+        ties.recover(torch.ones(3))
+    with pytest.raises(ValueError, match="tolerance must be positive"):
+        periodic_pairs(mesh.points, torch.eye(2, dtype=f64), -1.0)
+    with pytest.raises(TypeError, match="points must be a tensor"):
+        periodic_pairs(mesh, torch.eye(2, dtype=f64))
