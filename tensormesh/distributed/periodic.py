@@ -8,7 +8,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from tensormesh.distributed.collectives import agree, all_gather_rows, all_reduce_sum
+from tensormesh.distributed.collectives import agree, all_gather_rows, all_max
 from tensormesh.distributed.delivery import Delivery
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.forms import refuse_different
@@ -50,7 +50,7 @@ def periodic_pairs(
     master_of = torch.full((index_map.n_owned,), -1, device=number.device)
     for shift in shifts:
         master, image = search.images(torch.from_numpy(shift).to(places.device))
-        if not int(all_reduce_sum(torch.tensor(master.numel()), device_mesh)):
+        if not all_max(master.numel(), device_mesh):
             raise leads_nowhere(shift, tolerance)
         ids = index_map.owned_ids[master - index_map.first]
         telling = Delivery(index_map.owner(image), device_mesh)
@@ -116,7 +116,7 @@ class _Search:
     def _homes_near(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Each place with each rank that may have a node near it: place and rank, ``[m]``."""
         size, dim = self._device_mesh.size(), places.shape[1]
-        steps = torch.tensor(list(product((-1.0, 1.0), repeat=dim))).to(places)
+        steps = places.new_tensor(list(product((-1.0, 1.0), repeat=dim)))
         homes = torch.stack([self._home(places + self._tolerance * step) for step in steps], 1)
         query = torch.arange(len(places), device=places.device).unsqueeze(1)
         pairs = torch.unique(query * size + homes)

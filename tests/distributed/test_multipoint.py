@@ -117,6 +117,7 @@ def reduced(
 def test_reduction_is_that_of_dense_algebra(
     ranks: RankPool, n: int, cut: Any, form: str, dtype: torch.dtype
 ) -> None:
+    """features | MultiPoint: distributed."""
     mesh = mesh_of("grid")
     A = Reaction.from_mesh(mesh)(**two_fields(mesh)).to_dense()
     f, g = vectors(len(A))
@@ -202,6 +203,7 @@ def pairs_of(device_mesh: DeviceMesh, kind: str, cut: Any) -> tuple[Tensor, Tens
     [(n, kind, method) for n in (2, 4) for kind, method in zip(KINDS, METHODS, strict=True)],
 )
 def test_pairs_are_opposite_nodes(ranks: RankPool, n: int, kind: str, method: str) -> None:
+    """features | periodic_pairs: distributed."""
     x = mesh_of(kind).points
     far = x > 1 - 1e-9
     axis = far.to(torch.int64).argmax(1)  # the first translation that leads there
@@ -374,6 +376,7 @@ def gradients(device_mesh: DeviceMesh, cut: Any, terms: Terms) -> bool:
 
 @pytest.mark.parametrize(("n", "cut"), [(1, "coordinate"), (2, NOTHING_OWNED), (3, scattered(3))])
 def test_gradients_are_those_of_finite_differences(ranks: RankPool, n: int, cut: Any) -> None:
+    """features | MultiPoint: differentiable."""
     assert ranks(n, gradients, cut, random_terms(16, 5)) == [True] * n
 
 
