@@ -343,6 +343,9 @@ def sharded(device_mesh: DeviceMesh, elsewhere: str) -> list[Tensor]:
         x = [A.solve(b, rtol=1e-12, **options) for options in SHARDED]
         dmesh.sum(x[0] ** 2).backward()
         found = [dmesh.gather(K @ f), K.eigsh(2, "SA", M=M)[0], A.T @ b, c.grad, K.sum()]
+        sides = MultiPoint(K, *periodic_pairs(dmesh, torch.eye(2, dtype=f64, device="cpu")))
+        K_r, f_r = sides(K, f, f)
+        found += [dmesh.gather(sides.recover(K_r @ f_r))]
         gathered = [A.layout.vectors.gather(y) for y in x]
         return [y.detach() for y in [*found, *gathered]]
 
