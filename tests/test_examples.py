@@ -160,6 +160,22 @@ def test_modal_analysis_is_the_same_on_two_ranks(tmp_path: Path) -> None:
     assert n_colours(picture) > 100
 
 
+def test_helmholtz_is_the_same_on_two_ranks(tmp_path: Path) -> None:
+    labels = {"error of the plane wave": 1e-5, "power given": 1e-7, "loudest": 1e-7}
+    printed = both("helmholtz", tmp_path, labels, "--cells", "24", "--waves", "3")
+    # A plane wave has amplitude 1 everywhere; the lens collects it where rays meet on the rim, up
+    # to a fraction of the wavelength, 1/3 for a radius of 0.3.
+    assert number("error of the plane wave", printed) < 0.01
+    assert number("power taken", printed) == pytest.approx(number("power given", printed), rel=1e-8)
+    assert number("loudest", printed) > 2.0
+    assert number("on the rim at", printed) == pytest.approx(1.0, abs=0.15)
+    assert number("in direction", printed) == pytest.approx(0.3, abs=0.1)
+    alone, two = files(tmp_path, 1, "helmholtz", 2), files(tmp_path, 2, "helmholtz", 2)
+    assert alone.point_arrays == {"real": ("Float64", 1), "imaginary": ("Float64", 1)}
+    for name in alone.point_arrays:
+        assert largest_difference(alone, two, name) < 1e-7
+
+
 def test_inverse_is_the_same_on_three_ranks(tmp_path: Path) -> None:
     options = ("--cells", "8", "--spacing", "2", "--iterations", "12")
     printed = {n: example("inverse.py", n, tmp_path, *options) for n in (1, 3)}

@@ -50,7 +50,7 @@ def unknowns(mesh: Mesh, basis: skfem.CellBasis, n_components: int = 1) -> np.nd
 
 def reordered(matrix: sp.spmatrix, mesh: Mesh, basis: skfem.CellBasis, h: int = 1) -> np.ndarray:
     """Dense matrix in the order of this package."""
-    dense = np.zeros((mesh.n_points * h,) * 2)
+    dense = np.zeros((mesh.n_points * h,) * 2, dtype=matrix.dtype)
     number = unknowns(mesh, basis, h)
     used = np.unique(basis.element_dofs)
     dense[np.ix_(number[used], number[used])] = matrix.toarray()[np.ix_(used, used)]
