@@ -70,7 +70,10 @@ def test_matrix_and_load_as_scikit_fem(kind):
 
 
 def test_gradient_of_a_wave_by_its_wave_number_agrees_with_finite_differences():
-    """Through cells, facets, prescribed values and the solve."""
+    """Through cells, facets, prescribed values and the solve.
+
+    features | complex forms: serial, differentiable.
+    """
     mesh = tm.Mesh.gen_rectangle(n=(3, 3))
 
     def loudness(re, im):

@@ -40,7 +40,10 @@ def serial(kind: str) -> list[Tensor]:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_ranks_have_the_wave_of_one_process(ranks: RankPool, n: int) -> None:
-    """Cells and facets, prescribed complex values, and the solution."""
+    """Cells and facets, prescribed complex values, and the solution.
+
+    features | complex forms: distributed.
+    """
     kinds = CASES if n == 2 else CASES[:-1] if n == 3 else CASES[:1]
     for cases in ranks(n, on_ranks, kinds, timeout=120.0):
         for kind, found in cases.items():
@@ -116,6 +119,10 @@ def heat_and_gradient(device_mesh: DeviceMesh | None, dtype: torch.dtype) -> tup
 @pytest.mark.parametrize("run", [wave_and_gradient, heat_and_gradient])
 @pytest.mark.parametrize("n", [None, 1, 2, 3])
 def test_single_precision_has_the_digits_that_it_can(ranks: RankPool, run: Any, n: int) -> None:
+    """From forms to gradients.
+
+    features | single precision, complex forms: serial, distributed, differentiable.
+    """
     u, gradient = run(None, torch.float64)
     found = [run(None, torch.float32)] if n is None else ranks(n, run, torch.float32)
     for u32, g32 in found:
