@@ -185,3 +185,19 @@ def test_inverse_is_the_same_on_three_ranks(tmp_path: Path) -> None:
     assert number("error of m", printed[1]) < 0.7  # 1 where nothing is found
     alone, three = files(tmp_path, 1, "inverse", 2), files(tmp_path, 3, "inverse", 3)
     assert largest_difference(alone, three, "m") < 1e-6
+
+
+def test_periodic_cell_is_the_same_on_two_ranks(tmp_path: Path) -> None:
+    labels = {"fibres": 1e-9, "slope": 1e-8, "share of fibres": 1e-12}
+    printed = both("periodic_cell", tmp_path, labels, "--cells", "12", "--conductivity", "4")
+    share = number("share of fibres", printed)
+    assert share == pytest.approx(np.pi * 0.35**2, rel=0.1)
+    assert number("layers, off by", printed) < 1e-10
+    # Maxwell's formula for round fibres, which is the lower bound; neighbours help a little.
+    maxwell = 1 + 2 * share / (5 / 3 - share)
+    assert number("lower bound", printed) == pytest.approx(maxwell, rel=1e-8)
+    assert maxwell < number("fibres", printed) < 1.05 * maxwell
+    assert number("slope", printed) == pytest.approx(number("by a difference", printed), rel=1e-6)
+    alone, two = files(tmp_path, 1, "periodic_cell", 2), files(tmp_path, 2, "periodic_cell", 2)
+    assert alone.cells() == two.cells()
+    assert largest_difference(alone, two, "corrector") < 1e-9
