@@ -10,7 +10,7 @@ from tensormesh.distributed.multigrid.rows import with_ghost_rows
 from tensormesh.distributed.numbering import columns_of
 from tensormesh.distributed.plan import AssemblyPlan
 from tensormesh.distributed.vector_map import VectorMap
-from tensormesh.operator.triple_product import TripleProduct
+from tensormesh.operator.triple_product import triple_product
 from tensormesh.sparse.pattern import merge_duplicates
 
 
@@ -39,13 +39,11 @@ class TiedLayout:
         device_mesh, device = layout.device_mesh, layout.pattern.device
         self.origin = layout.signature
         T, names = with_ghost_rows(chains.rows, chains.columns, layout.halo, layout.h)
-        self._product = TripleProduct(layout.pattern.row, layout.pattern.col, T)
+        self._shares, row, col = triple_product(layout.pattern.row, layout.pattern.col, T)
         numbers = torch.from_numpy(names).to(device)
         columns, _ = columns_of(numbers, kept.offsets, kept.ids[kept.number >= 0], device_mesh)
         place, n_local = columns.local_of(numbers), columns.n_local
-        pattern, slot = merge_duplicates(
-            place[self._product.row], place[self._product.col], (n_local, n_local)
-        )
+        pattern, slot = merge_duplicates(place[row], place[col], (n_local, n_local))
         local = torch.arange(n_local, device=device)
         self._plan = AssemblyPlan([pattern], [local], columns, device_mesh)
         (self._slot,) = self._plan.redirect(slot.unsqueeze(0))
@@ -57,5 +55,5 @@ class TiedLayout:
 
     def values(self, values: Tensor) -> Tensor:
         """Entries of the product from those of ``K``. **Collective**, differentiable."""
-        places = self._product.sums(values, self._slot, self._plan.n_places)
+        places = self._shares.sums(values, self._slot, self._plan.n_places)
         return self._plan.route([places.unsqueeze(0)])[0, : self._plan.pattern.nnz]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tensormesh.operator.terms import LONGEST, a_cycle, checked_terms
-from tensormesh.operator.triple_product import Rows, TripleProduct
+from tensormesh.operator.triple_product import Rows, Shares, triple_product
 from tensormesh.sparse.matrix import SparseMatrix
 from tensormesh.sparse.pattern import SparsityPattern, merge_duplicates
 
@@ -46,7 +46,7 @@ class Ties:
         rows, self.depth = _resolved(terms, self.free.cpu().numpy())
         self._rows = rows
         self._of_free, self._of_masters = Rows(rows, slave.device), Rows(terms, slave.device)
-        self._reduction: tuple[Any, TripleProduct, SparsityPattern, Tensor] | None = None
+        self._reduction: tuple[Any, Shares, SparsityPattern, Tensor] | None = None
 
     def misfit(self, K: Any) -> TypeError | ValueError | None:
         """What is wrong with `K` as a matrix of these unknowns."""
@@ -91,12 +91,11 @@ class Ties:
         """``T^T K T``; the symbolic part is made once per layout."""
         known = self._reduction
         if known is None or not K.has_same_layout(known[0]):
-            product = TripleProduct(K.row, K.col, self._rows)
-            shape = (self.n_reduced, self.n_reduced)
-            pattern, slot = merge_duplicates(product.row, product.col, shape)
-            known = self._reduction = K.layout_signature, product, pattern, slot
-        _, product, pattern, slot = known
-        return K.from_pattern(pattern, product.sums(K.values, slot, pattern.nnz))
+            shares, row, col = triple_product(K.row, K.col, self._rows)
+            pattern, slot = merge_duplicates(row, col, (self.n_reduced, self.n_reduced))
+            known = self._reduction = K.layout_signature, shares, pattern, slot
+        _, shares, pattern, slot = known
+        return K.from_pattern(pattern, shares.sums(K.values, slot, pattern.nnz))
 
 
 def _terms(n: int, slave: Tensor, master: Tensor, coefficient: Tensor) -> Any:

@@ -38,10 +38,28 @@ class Rows:
         return multiply(self._pattern.transpose, self._values.to(y.dtype), y)
 
 
-class TripleProduct:
-    """Which entries of ``T^T K T`` get how much of which entries of ``K``.
+class Shares:
+    """How much of which entries of ``K`` the sums that make ``T^T K T`` take.
 
-    Each entry of ``K`` goes to all pairs of masters of its row and its column.
+    Parameters
+    ----------
+    entry
+        Entry of ``K`` that each contribution takes a share of, int64 ``[k]``.
+    weight
+        The shares, ``[k]``.
+    """
+
+    def __init__(self, entry: Tensor, weight: Tensor) -> None:
+        self._entry, self._weight = entry, weight
+
+    def sums(self, values: Tensor, slot: Tensor, n: int) -> Tensor:
+        """Sums of what `values` ``[nnz]`` give, at `slot` ``[k]`` of ``n``; differentiable."""
+        terms = self._weight.to(values.dtype) * values[self._entry]
+        return values.new_zeros(n).index_add(0, slot, terms)
+
+
+def triple_product(row: Tensor, col: Tensor, T: Any) -> tuple[Shares, Tensor, Tensor]:
+    """Entries of ``T^T K T``: those of ``K`` go to all pairs of masters of their row and column.
 
     Parameters
     ----------
@@ -50,30 +68,22 @@ class TripleProduct:
     T
         Compressed rows of scipy, one for each row and column of ``K``.
 
-    Attributes
-    ----------
-    row, col
-        Entry of the product that each contribution goes to, int64 ``[k]``.
+    Returns
+    -------
+    shares, row, col
+        What each contribution is, and the entry of the product that it goes to, int64 ``[k]``.
     """
-
-    def __init__(self, row: Tensor, col: Tensor, T: Any) -> None:
-        device = row.device
-        first = torch.from_numpy(T.indptr.astype(np.int64)).to(device)
-        masters = torch.from_numpy(T.indices.astype(np.int64)).to(device)
-        weights = torch.from_numpy(T.data).to(device)
-        counts = first.diff()
-        of_col = counts[col]
-        of_entry = counts[row] * of_col
-        self._entry = torch.repeat_interleave(of_entry)
-        place = torch.arange(self._entry.numel(), device=device)
-        place -= (of_entry.cumsum(0) - of_entry)[self._entry]
-        of_col = of_col[self._entry]
-        left = first[row[self._entry]] + torch.div(place, of_col, rounding_mode="floor")
-        right = first[col[self._entry]] + place % of_col
-        self._weight = weights[left] * weights[right]
-        self.row, self.col = masters[left], masters[right]
-
-    def sums(self, values: Tensor, slot: Tensor, n: int) -> Tensor:
-        """Sums of what `values` ``[nnz]`` give, at `slot` ``[k]`` of ``n``; differentiable."""
-        terms = self._weight.to(values.dtype) * values[self._entry]
-        return values.new_zeros(n).index_add(0, slot, terms)
+    device = row.device
+    first = torch.from_numpy(T.indptr.astype(np.int64)).to(device)
+    masters = torch.from_numpy(T.indices.astype(np.int64)).to(device)
+    weights = torch.from_numpy(T.data).to(device)
+    counts = first.diff()
+    of_col = counts[col]
+    of_entry = counts[row] * of_col
+    entry = torch.repeat_interleave(of_entry)
+    place = torch.arange(entry.numel(), device=device)
+    place -= (of_entry.cumsum(0) - of_entry)[entry]
+    of_col = of_col[entry]
+    left = first[row[entry]] + torch.div(place, of_col, rounding_mode="floor")
+    right = first[col[entry]] + place % of_col
+    return Shares(entry, weights[left] * weights[right]), masters[left], masters[right]

@@ -1,7 +1,7 @@
 """Multi-point constraints on ranks: the algebra, periodic bodies, gradients, refusals."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +13,8 @@ from torch.autograd import gradcheck
 
 import tensormesh as tm
 from tensormesh.distributed.device_mesh import DeviceMesh
+from tensormesh.distributed.numbering import number_by_rank
+from tensormesh.distributed.periodic import periodic_pairs as pairs_on_ranks
 from tensormesh.operator import MultiPoint, periodic_pairs
 from tests.distributed.cases import (
     METHODS,
@@ -220,6 +222,38 @@ def test_pairs_are_opposite_nodes(ranks: RankPool, n: int, kind: str, method: st
     assert found == wanted
 
 
+def lattice(seed: int) -> Tensor:
+    """Some points of a lattice, each a little off its place, the corners among them."""
+    rng = np.random.default_rng(seed)
+    kept = rng.random((5, 4, 3)) < 0.7
+    kept[0, 0, 0] = kept[-1, -1, -1] = kept[0, -1, 0] = True
+    places = np.argwhere(kept) * 0.1
+    return torch.from_numpy(places + rng.uniform(-1e-5, 1e-5, places.shape))
+
+
+def found_among(
+    device_mesh: DeviceMesh, points: Tensor, owner: Tensor, shifts: Tensor
+) -> tuple[Tensor, Tensor]:
+    ids = (owner == device_mesh.get_local_rank()).nonzero().flatten()
+    index_map = number_by_rank(ids, ids[:0], ids[:0], device_mesh)
+    number = torch.arange(len(ids)) + index_map.first
+    return pairs_on_ranks(points[ids], number, index_map, device_mesh, (shifts, 1e-4))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_pairs_of_scattered_points_are_those_of_one_process(ranks: RankPool, n: int) -> None:
+    """Translations shorter than the body, so that most points take part, and chains of them."""
+    points = lattice(n)
+    owner = torch.from_numpy(np.random.default_rng(n).integers(0, max(n - 1, 1), len(points)))
+    shifts = torch.tensor([[0.1, 0.0, 0.1], [0.0, -0.2, 0.0], [0.1, 0.1, 0.0]], dtype=f64)
+    expected = dict(zip(*(x.tolist() for x in periodic_pairs(points, shifts, 1e-4)), strict=True))
+    found: dict[int, int] = {}
+    for slave, master in ranks(n, found_among, points, owner, shifts):
+        found |= dict(zip(slave.tolist(), master.tolist(), strict=True))
+    assert found == expected
+    assert len(found) > len(points) // 2
+
+
 def square(n: int, kind: str) -> tm.Mesh:
     return tm.Mesh.gen_rectangle(n=(n, n), order=2 if kind == "tri6" else 1)
 
@@ -315,6 +349,46 @@ def test_periodic_solution_is_that_of_scikit_fem(ranks: RankPool, n: int) -> Non
     u = skfem.solve(A + 10.0 * M, M @ f)
     for got in ranks(n, helmholtz):
         np.testing.assert_allclose(got.numpy()[plain.t], u[corner], rtol=0, atol=1e-11)
+
+
+class Taylor(tm.MixedElementAssembler):
+    """Two fields of different order, so that some unknowns have no equation."""
+
+    fields: ClassVar[dict[str, tm.Field]] = {
+        "u": tm.Field("v", order=2),
+        "p": tm.Field("q", order=1),
+    }
+
+    def forward(self, u, gradu, v, gradv, p, q):
+        return gradu @ gradv + u * v + 2.0 * p * q + u * q + p * v
+
+
+def fixed_first(device_mesh: DeviceMesh | None) -> Tensor:
+    """Some values fixed, then unknowns of what is left tied, numbered anew, then more fixed."""
+    mesh = mesh_of("triangle6")
+    n = 2 * mesh.n_points
+    f, g = vectors(n)
+    if device_mesh is None:
+        K, whole = Taylor.from_mesh(mesh)(), lambda x: x
+    else:
+        dmesh = dmesh_of(mesh, device_mesh, "metis")
+        K, whole = tm.distributed.distributed(Taylor).from_mesh(dmesh)(), dmesh.gather
+    fix = tm.Condenser(torch.arange(n) % 7 == 0, g)
+    K_i, f_i = fix(K, f)
+    n_i = K_i.shape[0]
+    ties = MultiPoint(K_i, *random_terms(n_i, 3))
+    K_r, f_r = ties(K_i, f_i, vectors(n_i)[1])
+    more = tm.Condenser(torch.arange(K_r.shape[0]) % 5 == 0)
+    K_s, f_s = more(K_r, f_r)
+    u = more.recover(K_s.solve(f_s, method="direct"))
+    return whole(fix.recover(ties.recover(u, vectors(n_i)[1])))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_values_are_fixed_before_and_after(ranks: RankPool, n: int) -> None:
+    expected = fixed_first(None)
+    for got in ranks(n, fixed_first):
+        torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-11)
 
 
 # ---- solvers ----
