@@ -104,6 +104,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "FacetAssembler",
         "FacetBilinearAssembler",
         "MixedElementAssembler",
+        "MixedFacetAssembler",
+        "MixedFacetBilinearAssembler",
         "MixedNodeAssembler",
         "Field",
         "BlockLayout",

@@ -17,6 +17,7 @@ from tensormesh.assemble.field import BlockLayout, Field
 from tensormesh.assemble.hyperelastic import NeoHookeanModel
 from tensormesh.assemble.integrand import FormError
 from tensormesh.assemble.mixed_element import MixedElementAssembler
+from tensormesh.assemble.mixed_facet import MixedFacetAssembler, MixedFacetBilinearAssembler
 from tensormesh.assemble.mixed_node import MixedNodeAssembler
 from tensormesh.assemble.node import NodeAssembler
 from tensormesh.assemble.per_point import PerQuadraturePoint
@@ -34,6 +35,8 @@ __all__ = [
     "LinearElasticityElementAssembler",
     "MassElementAssembler",
     "MixedElementAssembler",
+    "MixedFacetAssembler",
+    "MixedFacetBilinearAssembler",
     "MixedNodeAssembler",
     "NeoHookeanModel",
     "NodeAssembler",

@@ -19,6 +19,7 @@ from tensormesh.assemble.short_cut import ShortCut
 from tensormesh.assemble.topology import Topology, Unknowns
 from tensormesh.assemble.transformation import Transformation
 from tensormesh.assemble.workspace import BlockGeometry, Workspace
+from tensormesh.sparse.matrix import SparseMatrix
 
 if TYPE_CHECKING:
     from tensormesh.mesh.mesh import Mesh
@@ -105,10 +106,16 @@ class Assembler(nn.Module):
         kwargs: dict[str, Any],
         source: "Assembler | None" = None,
     ) -> Self:
-        made = cls.__new__(cls)
-        Assembler.__init__(made, topology, quadrature_order)
+        made = cls._bare(topology, quadrature_order)
         made._adopt(source)
         made.__post_init__(*args, **kwargs)
+        return made
+
+    @classmethod
+    def _bare(cls, topology: Topology, quadrature_order: int) -> Self:
+        """Assembler before ``__post_init__``."""
+        made = cls.__new__(cls)
+        Assembler.__init__(made, topology, quadrature_order)
         return made
 
     def _on(self, mesh: "Mesh") -> Self:
@@ -204,6 +211,11 @@ class Assembler(nn.Module):
     def _unknowns(self, h: int) -> Unknowns:
         """Unknowns of a node whose form has `h` components."""
         return h
+
+    def _matrix(self, blocks: Tensor, h: int) -> SparseMatrix:
+        """Matrix of blocks ``[h * h, nnz]`` on the node pairs of the topology."""
+        expansion = self._topology.expansion(self._unknowns(h))
+        return SparseMatrix.from_pattern(expansion.scalar, expansion.values(blocks))
 
     # -- one call --------------------------------------------------------------------------
 
@@ -354,9 +366,7 @@ class Assembler(nn.Module):
         return width, separate(c) if bilinear else None
 
     def _few_cells(self, kind: str) -> Tensor:
-        n = self.elements[kind].shape[0]
-        picks = {i * (n - 1) // (_N_PROBES - 1) for i in range(_N_PROBES)} if n else ()
-        return torch.tensor(sorted(picks), dtype=torch.int64, device=self.device)
+        return few(self.elements[kind].shape[0], self.device)
 
     def _arguments(
         self,
@@ -415,6 +425,12 @@ class Assembler(nn.Module):
                 f"element_data[{name!r}] has values at the points of cells; facets have others: "
                 "give a field in point_data, or one value a cell"
             )
+
+
+def few(n: int, device: torch.device) -> Tensor:
+    """Some of `n` numbers, from the first to the last, int64."""
+    picks = {i * (n - 1) // (_N_PROBES - 1) for i in range(_N_PROBES)} if n else ()
+    return torch.tensor(sorted(picks), dtype=torch.int64, device=device)
 
 
 def _shallow(module: Any) -> Any:

@@ -1,6 +1,10 @@
-"""Blocks of cells: how large they are, and how tensors are cut into them."""
+"""Blocks of cells: how large they are, how tensors are cut, and what a form sees there."""
+
+from dataclasses import dataclass
 
 from torch import Tensor
+
+from tensormesh.assemble.geometry import CellGeometry, Tabulation
 
 # Cells are taken in blocks whose largest temporaries have about this many numbers: they stay in the
 # cache of a core, and no call takes more memory than the matrix itself by much.
@@ -34,3 +38,26 @@ class Blocks:
             self._size = size
             self._pieces = self._whole.split(max(size, 1), self._dim)
         return self._pieces[block.start // max(self._size, 1)]
+
+
+@dataclass(frozen=True)
+class CellBlock:
+    """Some cells of a type, or one local facet of each, and a form's arguments at points there.
+
+    Parameters
+    ----------
+    kind, cells
+        Cell type, and which cells of it.
+    table, geometry
+        Basis of the cell at the points, and geometry of these cells; on facets with the measure of
+        the facet.
+    arguments, grid
+        As `Assembler._arguments` gives them.
+    """
+
+    kind: str
+    cells: slice | Tensor
+    table: Tabulation
+    geometry: CellGeometry
+    arguments: dict[str, Tensor]
+    grid: tuple[int, int]

@@ -104,9 +104,7 @@ class ElementAssembler(HasTangent, Assembler):
         check_batch_size(batch_size)
         self._set_points(points)
         data = self._data(point_data, element_data, scalar_data, batch_size)
-        blocks, h = self._block_values(func, data)
-        expansion = self._topology.expansion(h)
-        return SparseMatrix.from_pattern(expansion.scalar, expansion.values(blocks))
+        return self._matrix(*self._block_values(func, data))
 
     def energy(
         self,

@@ -1,16 +1,15 @@
 """The integral of a density over the cells, its internal force and its tangent."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from tensormesh.assemble.blocks import CellBlock
 from tensormesh.assemble.contract import element_matrices, element_vectors
 from tensormesh.assemble.form import Form, FormData
-from tensormesh.assemble.geometry import CellGeometry, Tabulation
 from tensormesh.assemble.integrand import point_tensors, point_values
 from tensormesh.assemble.linearize import (
     MakeCoefficients,
@@ -29,28 +28,6 @@ from tensormesh.assemble.scatter import scatter
 
 if TYPE_CHECKING:
     from tensormesh.assemble.base import Assembler
-
-
-@dataclass(frozen=True)
-class CellBlock:
-    """Some cells of a type, and the arguments of a form at their points.
-
-    Parameters
-    ----------
-    kind, cells
-        Cell type, and which cells of it.
-    table, geometry
-        Basis at the quadrature points, and geometry of these cells.
-    arguments, grid
-        As `Assembler._arguments` gives them.
-    """
-
-    kind: str
-    cells: slice
-    table: Tabulation
-    geometry: CellGeometry
-    arguments: dict[str, Tensor]
-    grid: tuple[int, int]
 
 
 def cell_blocks(
@@ -113,7 +90,7 @@ def sampled(assembler: "Assembler", form: Form, data: FormData) -> dict[str, Per
     pieces: dict[str, list[Tensor]] = {kind: [] for kind in assembler.elements}
     for block in cell_blocks(assembler, form, data):
         values = point_tensors(form, block.arguments).unflatten(0, block.grid).transpose(0, 1)
-        n_cells, n_points = block.cells.stop - block.cells.start, len(block.table.weights)
+        n_cells, n_points = block.geometry.measure.shape[1], len(block.table.weights)
         pieces[block.kind].append(values.expand(n_cells, n_points, *values.shape[2:]))
     return {kind: PerQuadraturePoint(torch.cat(piece)) for kind, piece in pieces.items()}
 

@@ -7,8 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from tensormesh.assemble.base import ElementData
+from tensormesh.assemble.blocks import CellBlock
 from tensormesh.assemble.contract import element_matrices, element_vectors
-from tensormesh.assemble.facet_forms import FacetBlock, FacetForms
+from tensormesh.assemble.facet_forms import FacetForms
 from tensormesh.assemble.form import Form, FormData, bind
 from tensormesh.assemble.integrand import FormError, check_linear, facet_coefficients
 from tensormesh.assemble.linearize import (
@@ -98,7 +99,7 @@ class FacetAssembler(HasTangent, FacetForms):
             )
         return form
 
-    def _coefficients(self, form: Form, block: FacetBlock) -> Tensor:
+    def _coefficients(self, form: Form, block: CellBlock) -> Tensor:
         c = facet_coefficients(form, block.arguments, self.dimension, self.points)
         check_linear(form, block.arguments, self.dimension, self.points, c, basis_axis=True)
         return c
@@ -116,7 +117,7 @@ class FacetAssembler(HasTangent, FacetForms):
         values = scatter(self._topology.n_slots, pieces)
         return values, math.isqrt(values.shape[0])
 
-    def _matrices(self, form: Form, field: Unknown, block: FacetBlock) -> Tensor:
+    def _matrices(self, form: Form, field: Unknown, block: CellBlock) -> Tensor:
         def make(names: list[str]) -> PointCoefficients:
             return facet_residual(form, field, names, self.points)
 
@@ -125,6 +126,6 @@ class FacetAssembler(HasTangent, FacetForms):
         c = cells_last(shape, derivatives(make, field, block.arguments), block.grid)
         return element_matrices(shape, c, block.geometry, block.table)
 
-    def _vectors(self, form: Form, block: FacetBlock) -> Tensor:
+    def _vectors(self, form: Form, block: CellBlock) -> Tensor:
         c = self._coefficients(form, block)
         return element_vectors(form, cells_last(form, c, block.grid), block.geometry, block.table)

@@ -7,8 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from tensormesh.assemble.base import ElementData
+from tensormesh.assemble.blocks import CellBlock
 from tensormesh.assemble.contract import element_matrices
-from tensormesh.assemble.facet_forms import FacetBlock, FacetForms
+from tensormesh.assemble.facet_forms import FacetForms
 from tensormesh.assemble.form import Form, FormData, bind
 from tensormesh.assemble.integrand import FormError, bilinear_coefficients, check_linear
 from tensormesh.assemble.sampling import cells_last
@@ -62,9 +63,8 @@ class FacetBilinearAssembler(FacetForms):
             As of `ElementAssembler.__call__`.
         """
         self._set_points(points)
-        blocks, h = self._block_values(func, self._data(point_data, element_data, scalar_data))
-        expansion = self._topology.expansion(h)
-        return SparseMatrix.from_pattern(expansion.scalar, expansion.values(blocks))
+        data = self._data(point_data, element_data, scalar_data)
+        return self._matrix(*self._block_values(func, data))
 
     def _block_values(
         self, func: Callable[..., Tensor] | None, data: FormData
@@ -85,7 +85,7 @@ class FacetBilinearAssembler(FacetForms):
         )
         return values, math.isqrt(values.shape[0])
 
-    def _matrices(self, form: Form, block: FacetBlock) -> Tensor:
+    def _matrices(self, form: Form, block: CellBlock) -> Tensor:
         c = bilinear_coefficients(form, block.arguments, self.dimension, self.points)
         check_linear(form, block.arguments, self.dimension, self.points, c)
         return element_matrices(form, cells_last(form, c, block.grid), block.geometry, block.table)

@@ -1,15 +1,15 @@
 """What linear and bilinear forms on facets have in common: which facets, and their geometry."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from tensormesh.assemble.base import Assembler, check_project
+from tensormesh.assemble.blocks import CellBlock
 from tensormesh.assemble.form import Form, FormData
-from tensormesh.assemble.geometry import CellGeometry, Tabulation, cell_geometry, tabulation
+from tensormesh.assemble.geometry import CellGeometry, cell_geometry, tabulation
 from tensormesh.assemble.topology import Topology
 from tensormesh.assemble.workspace import corners
 from tensormesh.element.facet import facet_quadrature, local_facets
@@ -18,32 +18,6 @@ from tensormesh.mesh.mesh import Mesh
 
 # Cell type -> cell index and local facet index of each facet.
 Facets = Mapping[str, tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True)
-class FacetBlock:
-    """One local facet of some cells of a type, and the arguments of a form at its points.
-
-    Parameters
-    ----------
-    kind
-        Cell type.
-    cells
-        Cells, int64 ``[E]``.
-    table
-        Basis of the cell at the points of the facet.
-    geometry
-        Measure of the facet, and inverse Jacobian of the cell.
-    arguments, grid
-        As `Assembler._arguments` gives them.
-    """
-
-    kind: str
-    cells: Tensor
-    table: Tabulation
-    geometry: CellGeometry
-    arguments: dict[str, Tensor]
-    grid: tuple[int, int]
 
 
 class FacetForms(Assembler):
@@ -85,9 +59,7 @@ class FacetForms(Assembler):
             If the mask is not bool.
         """
         check_project(project)
-        topology = Topology.of(mesh)
-        made = cls.__new__(cls)
-        Assembler.__init__(made, topology, quadrature_order)
+        made = cls._bare(Topology.of(mesh), quadrature_order)
         made._facets = select_facets(mesh, boundary_mask)
         made.__post_init__(*args, **kwargs)
         return made
@@ -128,7 +100,7 @@ class FacetForms(Assembler):
         mesh = Mesh.from_arrays(points.to(device, dtype), cells)
         return cls.from_mesh(mesh, boundary_mask, quadrature_order, project, *args, **kwargs)
 
-    def _blocks(self, form: Form, data: FormData) -> Iterator[FacetBlock]:
+    def _blocks(self, form: Form, data: FormData) -> Iterator[CellBlock]:
         """Facets of one type and local number at a time: at least one block, be it empty."""
         for kind, facet, cells in self._groups():
             yield self._block(form, data, kind, facet, cells)
@@ -146,9 +118,7 @@ class FacetForms(Assembler):
             kind, cell = next(iter(self.elements.items()))
             yield kind, 0, cell.new_zeros(0)
 
-    def _block(
-        self, form: Form, data: FormData, kind: str, facet: int, cells: Tensor
-    ) -> FacetBlock:
+    def _block(self, form: Form, data: FormData, kind: str, facet: int, cells: Tensor) -> CellBlock:
         table = tabulation(
             kind,
             *facet_quadrature(kind, facet, self._workspace.degree(kind)),
@@ -163,7 +133,7 @@ class FacetForms(Assembler):
         geometry = CellGeometry(geometry.measure * stretch, geometry.inverse)
         normal = covector / stretch.unsqueeze(-1)
         arguments, grid = self._arguments(form, data, kind, cells, geometry, table, normal)
-        return FacetBlock(kind, cells, table, geometry, arguments, grid)
+        return CellBlock(kind, cells, table, geometry, arguments, grid)
 
 
 def select_facets(mesh: Mesh, chosen: Tensor | str | None) -> Facets:

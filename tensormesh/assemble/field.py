@@ -2,11 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tensormesh.assemble.form import Kind
+from tensormesh.assemble.lower_order import points_of_field
+
+if TYPE_CHECKING:
+    from tensormesh.mesh.mesh import Mesh
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Field:
     components
         1: a scalar. More: a vector ``[components]``, with the gradient ``[components, D]``.
     order
-        1, or the order of the cells of the mesh.
+        From 1 to the order of the cells of the mesh, which ``mesh.raised(order)`` chooses.
     """
 
     test: str
@@ -31,9 +36,10 @@ class Field:
 class BlockLayout:
     """Unknowns of several fields, node by node: ``node * h + component``, field after field.
 
-    A field of order 1 on cells of a higher order is at vertices only. Its other unknowns have a
-    place in vectors, where they are zero, and no equation: matrices store nothing for them, and
-    `Condenser` leaves them out.
+    A field of a lower order than the cells has fewer unknowns: one of order 1 those at vertices.
+    Its other unknowns have a place in vectors, where they are zero, and no equation: matrices store
+    nothing for them, and `Condenser` leaves them out. An unknown that is at no node of the cells
+    stands at one of the same edge, face or cell, see `points`.
 
     Parameters
     ----------
@@ -65,9 +71,29 @@ class BlockLayout:
             self.h += field.components
 
     @property
-    def at_vertices(self) -> tuple[bool, ...]:
-        """For each component, whether it is at vertices only."""
-        return tuple(f.order == 1 for f in self.fields.values() for _ in range(f.components))
+    def orders(self) -> tuple[int, ...]:
+        """For each component the order of its field."""
+        return tuple(f.order for f in self.fields.values() for _ in range(f.components))
+
+    def points(self, mesh: "Mesh") -> dict[str, Tensor]:
+        """Where the unknowns of each field are values of it, for functions that are prescribed.
+
+        Parameters
+        ----------
+        mesh
+            The mesh, or a part of one.
+
+        Returns
+        -------
+        dict
+            Name -> ``[n, D]``: the points of the mesh, but where a node of the cells carries an
+            unknown of a lower order than theirs, which has a place of its own.
+        """
+        cells = mesh.top_cells()
+        return {
+            name: points_of_field(mesh.points, cells, field.order)
+            for name, field in self.fields.items()
+        }
 
     @property
     def sides(self) -> dict[str, Kind]:

@@ -6,22 +6,20 @@ from typing import Any
 from torch import Tensor
 
 from tensormesh.assemble.base import ElementData, check_batch_size
-from tensormesh.assemble.form import FormData
-from tensormesh.assemble.mixed import MixedSide
-from tensormesh.assemble.mixed_assembler import MixedAssembler
-from tensormesh.assemble.scatter import scatter
+from tensormesh.assemble.mixed_assembler import MixedBilinear
 from tensormesh.sparse.matrix import SparseMatrix
 
 
-class MixedElementAssembler(MixedAssembler):
+class MixedElementAssembler(MixedBilinear):
     """Sparse matrix of a bilinear form of several fields.
 
     A subclass names its `fields` and defines ``forward`` at one point: of each field its name and
     ``grad`` before it (columns of the matrix), of its test function likewise (rows), and further
     arguments as of `ElementAssembler`. It returns a number. Unknowns are those of a `BlockLayout`.
 
-    Fields of the order of the mesh have unknowns at all nodes, fields of order 1 at vertices: for
-    Taylor-Hood elements take ``mesh.raised(2)``.
+    Fields of the order of the mesh have unknowns at all nodes, fields of order 1 at vertices, and
+    others as many as cells of their order have nodes: for Taylor-Hood elements of orders 2 and 1
+    take ``mesh.raised(2)``, of orders 3 and 2 ``mesh.raised(3)``.
 
     Examples
     --------
@@ -68,20 +66,4 @@ class MixedElementAssembler(MixedAssembler):
         check_batch_size(batch_size)
         self._set_points(points)
         data = self._data(point_data, element_data, scalar_data, batch_size)
-        blocks, h = self._block_values(func, data)
-        expansion = self._topology.expansion(self._unknowns(h))
-        return SparseMatrix.from_pattern(expansion.scalar, expansion.values(blocks))
-
-    def _block_values(
-        self, func: Callable[..., Tensor] | None, data: FormData
-    ) -> tuple[Tensor, int]:
-        """Values ``[h * h, nnz]`` on the node pairs of the topology, and ``h``."""
-        form, layout = self._bound(func, data, "test", "trial"), self.layout
-        sides = [MixedSide.of(form, layout, side, self.dimension) for side in ("test", "trial")]
-        slots = self._topology.slots
-        tensors = self._element_tensors(form, data, sides)
-        values = scatter(
-            self._topology.n_slots,
-            ((slots[kind][:, block], local) for kind, block, local in tensors),
-        )
-        return values, layout.h
+        return self._matrix(*self._block_values(func, data))

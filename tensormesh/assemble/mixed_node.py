@@ -6,13 +6,10 @@ from typing import Any
 from torch import Tensor
 
 from tensormesh.assemble.base import ElementData
-from tensormesh.assemble.form import FormData
-from tensormesh.assemble.mixed import MixedSide
-from tensormesh.assemble.mixed_assembler import MixedAssembler
-from tensormesh.assemble.scatter import scatter
+from tensormesh.assemble.mixed_assembler import MixedLinear
 
 
-class MixedNodeAssembler(MixedAssembler):
+class MixedNodeAssembler(MixedLinear):
     """Vector of a linear form of several fields: a right-hand side of `MixedElementAssembler`.
 
     A subclass names its `fields` and defines ``forward`` at one point, with test functions and
@@ -63,15 +60,3 @@ class MixedNodeAssembler(MixedAssembler):
         self._set_points(points)
         values, _ = self._node_values(func, self._data(point_data, element_data, scalar_data))
         return values.reshape(-1)
-
-    def _node_values(
-        self, func: Callable[..., Tensor] | None, data: FormData
-    ) -> tuple[Tensor, int]:
-        """Values ``[n, h]`` and ``h``."""
-        form, columns = self._bound(func, data, "test"), self._topology.columns
-        sides = [MixedSide.of(form, self.layout, "test", self.dimension)]
-        tensors = self._element_tensors(form, data, sides)
-        values = scatter(
-            self.n_points, ((columns[kind][:, block], local) for kind, block, local in tensors)
-        )
-        return values.t(), values.shape[0]

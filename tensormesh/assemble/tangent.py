@@ -10,7 +10,6 @@ from tensormesh.sparse.matrix import SparseMatrix
 
 if TYPE_CHECKING:
     from tensormesh.assemble.base import ElementData
-    from tensormesh.assemble.topology import Topology
 
 DATA = ("point_data", "element_data", "scalar_data")
 
@@ -19,11 +18,12 @@ class HasTangent:
     """Derivative of a nonlinear form by a field, as a sparse matrix."""
 
     if TYPE_CHECKING:
-        _topology: Topology
 
         def _set_points(self, points: Tensor | None) -> None: ...
 
         def _data(self, *given: Any) -> FormData: ...
+
+        def _matrix(self, blocks: Tensor, h: int) -> SparseMatrix: ...
 
     def tangent(
         self,
@@ -66,9 +66,7 @@ class HasTangent:
     def _assembled_tangent(self, call: Mapping[str, Any], unknown: str | None) -> SparseMatrix:
         self._set_points(call["points"])
         data = self._data(*(call[k] for k in DATA))
-        blocks, h = self._tangent_values(call["func"], data, unknown)
-        expansion = self._topology.expansion(h)
-        return SparseMatrix.from_pattern(expansion.scalar, expansion.values(blocks))
+        return self._matrix(*self._tangent_values(call["func"], data, unknown))
 
     def _tangent_values(
         self, func: Callable[..., Tensor] | None, data: FormData, unknown: str | None

@@ -7,24 +7,28 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from tensormesh.assemble.lower_order import carriers
 from tensormesh.assemble.pairs import node_pairs
 from tensormesh.element.cell_type import cell_type
 from tensormesh.mesh.mesh import Mesh
 from tensormesh.sparse.pattern import INT32_MAX, BlockExpansion, SparsityPattern
 
-# Unknowns of a node: how many, or for each of them whether it is at vertices only.
-Unknowns = int | tuple[bool, ...]
+# Unknowns of a node: how many, or for each of them the order of its field.
+Unknowns = int | tuple[int, ...]
 
 
-def n_and_places(unknowns: Unknowns) -> tuple[int, tuple[bool, ...] | None]:
-    """How many unknowns a node has, and which are at vertices only; None if none is."""
-    return (unknowns, None) if isinstance(unknowns, int) else (len(unknowns), unknowns)
+def present_unknowns(orders: tuple[int, ...], carriers: Callable[[int], Tensor]) -> Tensor:
+    """Which unknowns there are, bool ``[n * h]``.
 
-
-def present_unknowns(vertices: Tensor, at_vertices: tuple[bool, ...]) -> Tensor:
-    """Which unknowns there are, bool ``[n * h]``, of nodes of which `vertices` ``[n]`` are some."""
-    everywhere = ~torch.tensor(at_vertices, device=vertices.device)
-    return (vertices.unsqueeze(1) | everywhere).flatten()
+    Parameters
+    ----------
+    orders
+        Order of the field of each of the ``h`` unknowns of a node.
+    carriers
+        From an order to the nodes that carry such fields, bool ``[n]``.
+    """
+    by_order = {order: carriers(order) for order in set(orders)}
+    return torch.stack([by_order[order] for order in orders], dim=1).flatten()
 
 
 class Connectivity:
@@ -36,12 +40,19 @@ class Connectivity:
         Number of mesh points.
     cells
         Cell type -> int64 ``[E, B]``, in file node order.
+    ids
+        Number of each point in a whole mesh of which this is a part, int64 ``[n_points]``; by
+        default their own.
     """
 
-    def __init__(self, n_points: int, cells: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, n_points: int, cells: Mapping[str, Tensor], ids: Tensor | None = None
+    ) -> None:
         self.n_points = n_points
         self.cells = dict(cells)
+        self.ids = ids
         self._expansions: dict[Unknowns, BlockExpansion] = {}
+        self._carriers: dict[int, Tensor] = {}
 
     @cached_property
     def pairs(self) -> tuple[SparsityPattern, dict[str, Tensor]]:
@@ -75,22 +86,23 @@ class Connectivity:
         dtype = torch.int32 if self.n_points <= INT32_MAX else torch.int64
         return {name: cell.to(dtype) for name, cell in self.cells.items()}
 
-    @cached_property
-    def vertices(self) -> Tensor:
-        """Which nodes are vertices of cells, bool ``[n_points]``."""
-        found = next(iter(self.cells.values())).new_zeros(self.n_points, dtype=torch.bool)
-        for kind, nodes in self.cells.items():
-            found[nodes[:, : cell_type(kind).n_vertices]] = True
-        return found
+    def carriers(self, order: int) -> Tensor:
+        """Which nodes carry fields of an order, bool ``[n_points]``; made once for each."""
+        if order not in self._carriers:
+            device = next(iter(self.cells.values())).device
+            own = torch.arange(self.n_points, device=device) if self.ids is None else self.ids
+            self._carriers[order] = carriers(self.cells, order, own)
+        return self._carriers[order]
 
     def expansion(self, unknowns: Unknowns) -> BlockExpansion:
         """How blocks on the node pairs become scalar entries; made once for such unknowns."""
         if unknowns not in self._expansions:
-            h, at_vertices = n_and_places(unknowns)
-            present = None
-            if at_vertices is not None:
-                present = (present_unknowns(self.vertices, at_vertices),) * 2
-            self._expansions[unknowns] = BlockExpansion(self.pairs[0], h, present=present)
+            if isinstance(unknowns, int):
+                made = BlockExpansion(self.pairs[0], unknowns)
+            else:
+                present = present_unknowns(unknowns, self.carriers)
+                made = BlockExpansion(self.pairs[0], len(unknowns), present=(present, present))
+            self._expansions[unknowns] = made
         return self._expansions[unknowns]
 
 
@@ -107,7 +119,7 @@ class Redirected(Connectivity):
     """
 
     def __init__(self, base: Connectivity, slots: dict[str, Tensor], n_slots: int) -> None:
-        super().__init__(base.n_points, base.cells)
+        super().__init__(base.n_points, base.cells, base.ids)
         self._base, self._slots, self._n_slots = base, slots, n_slots
 
     @property
@@ -142,14 +154,20 @@ class Topology:
         Cell type -> int64 ``[E, B]``, in file node order.
     geometry_order
         1: the vertices of a cell make its geometry, whatever its order. None: all its nodes.
+    ids
+        As of `Connectivity`.
     """
 
     def __init__(
-        self, points: Tensor, cells: Mapping[str, Tensor], geometry_order: int | None = None
+        self,
+        points: Tensor,
+        cells: Mapping[str, Tensor],
+        geometry_order: int | None = None,
+        ids: Tensor | None = None,
     ) -> None:
         self.points = points
         self.geometry_order = geometry_order
-        self._connectivity = Connectivity(points.shape[0], cells)
+        self._connectivity = Connectivity(points.shape[0], cells, ids)
 
     @classmethod
     def of(cls, mesh: Mesh) -> "Topology":
@@ -162,7 +180,8 @@ class Topology:
         cells = mesh.top_cells()
         if not cells:
             raise ValueError("the mesh has no cells to integrate on: it holds points only")
-        topology = cls(mesh.points, cells, mesh.geometry_order)
+        ids = mesh.point_data["orig_nid"] if "orig_nid" in mesh.point_data else None
+        topology = cls(mesh.points, cells, mesh.geometry_order, ids)
         key = (mesh.n_points, [(name, cell, _version(cell)) for name, cell in cells.items()])
         known = _CACHE.get(mesh)
         if known is not None and _same(known[0], key):
@@ -233,12 +252,17 @@ class Topology:
         """How blocks on the node pairs become scalar entries; made once for such unknowns."""
         return self._connectivity.expansion(unknowns)
 
+    def carriers(self, order: int) -> Tensor:
+        """Which nodes carry fields of an order, bool ``[n_points]``."""
+        return self._connectivity.carriers(order)
+
     def map(self, convert: Callable[[Tensor], Tensor]) -> "Topology":
         """Topology with converted tensors, as `torch.nn.Module` moves its own."""
         points, cells = convert(self.points), {k: convert(c) for k, c in self.cells.items()}
         if all(cells[name] is cell for name, cell in self.cells.items()):
             return self.moved(points)
-        return Topology(points, cells, self.geometry_order)
+        ids = self._connectivity.ids
+        return Topology(points, cells, self.geometry_order, None if ids is None else convert(ids))
 
 
 _Key = tuple[int, list[tuple[str, Tensor, int]]]

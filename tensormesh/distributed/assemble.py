@@ -16,6 +16,7 @@ from tensormesh.assemble.facet import FacetAssembler
 from tensormesh.assemble.facet_bilinear import FacetBilinearAssembler
 from tensormesh.assemble.mixed_assembler import MixedAssembler
 from tensormesh.assemble.mixed_element import MixedElementAssembler
+from tensormesh.assemble.mixed_facet import MixedFacetAssembler, MixedFacetBilinearAssembler
 from tensormesh.assemble.mixed_node import MixedNodeAssembler
 from tensormesh.assemble.node import NodeAssembler
 from tensormesh.assemble.per_point import PerQuadraturePoint
@@ -47,7 +48,7 @@ class ShardedAssembly:
     ----------
     assembler_cls
         Subclass of `ElementAssembler`, `NodeAssembler`, `FacetAssembler`,
-        `FacetBilinearAssembler`, `MixedElementAssembler` or `MixedNodeAssembler`.
+        `FacetBilinearAssembler` or of one of these for several fields, `MixedElementAssembler` etc.
     dmesh
         The mesh.
     *args, **kwargs
@@ -270,8 +271,11 @@ class ShardedAssembly:
         return {k: replicated(p, self.dmesh.device_mesh) for k, p in named if p.requires_grad}
 
 
-BILINEAR = (ElementAssembler, FacetBilinearAssembler, MixedElementAssembler)
-LINEAR = (NodeAssembler, FacetAssembler, MixedNodeAssembler)
+BILINEAR = (
+    *(ElementAssembler, FacetBilinearAssembler),
+    *(MixedElementAssembler, MixedFacetBilinearAssembler),
+)
+LINEAR = (NodeAssembler, FacetAssembler, MixedNodeAssembler, MixedFacetAssembler)
 FAMILIES = (*BILINEAR, *LINEAR)
 
 

@@ -22,8 +22,8 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
     ----------
     cls
         Subclass of `ElementAssembler`, `NodeAssembler`, `FacetAssembler`,
-        `FacetBilinearAssembler`, `MixedElementAssembler` or `MixedNodeAssembler`; it is not
-        changed.
+        `FacetBilinearAssembler` or of one of these for several fields, `MixedElementAssembler`
+        etc.; it is not changed.
 
     Returns
     -------
@@ -49,7 +49,8 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
     if not (isinstance(cls, type) and issubclass(cls, FAMILIES)):
         raise TypeError(
             "@distributed needs a subclass of ElementAssembler, NodeAssembler, FacetAssembler, "
-            f"FacetBilinearAssembler, MixedElementAssembler or MixedNodeAssembler, got {cls!r}"
+            "FacetBilinearAssembler, or of MixedElementAssembler, MixedNodeAssembler, "
+            f"MixedFacetAssembler, MixedFacetBilinearAssembler, got {cls!r}"
         )
 
     def from_mesh(made: Any, mesh: DistributedMesh, *args: Any, **kwargs: Any) -> Any:

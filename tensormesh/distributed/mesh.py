@@ -16,7 +16,6 @@ from tensormesh.assemble.topology import (
     Redirected,
     Topology,
     Unknowns,
-    n_and_places,
     present_unknowns,
 )
 from tensormesh.distributed.collectives import agree, all_gather_ints, all_reduce_sum
@@ -378,19 +377,20 @@ class DistributedMesh:
     def expansion(self, unknowns: Unknowns) -> BlockExpansion:
         """How blocks of the plan become scalar entries; made once each. **Collective.**"""
         if unknowns not in self._expansions:
-            h, at_vertices = n_and_places(unknowns)
-            present = None
-            if at_vertices is not None:
-                present = present_unknowns(self._owned_vertices(), at_vertices)
-            self._expansions[unknowns] = self.plan.expansion(h, present)
+            if isinstance(unknowns, int):
+                made = self.plan.expansion(unknowns)
+            else:
+                present = present_unknowns(unknowns, self._owned_carriers)
+                made = self.plan.expansion(len(unknowns), present)
+            self._expansions[unknowns] = made
         return self._expansions[unknowns]
 
-    def _owned_vertices(self) -> Tensor:
-        """Which nodes that this process owns are vertices, bool ``[n_owned]``."""
+    def _owned_carriers(self, order: int) -> Tensor:
+        """Which nodes that this process owns carry fields of an order, bool ``[n_owned]``."""
         local = torch.zeros(self.index_map.n_local, dtype=torch.bool, device=self.device)
         for part in self.parts:
-            vertices = Topology.of(part.mesh).connectivity.vertices.to(self.device)
-            local[part.to_local[vertices]] = True
+            here = Topology.of(part.mesh).carriers(order).to(self.device)
+            local[part.to_local[here]] = True
         return local[: self.index_map.n_owned]
 
     def layout(self, unknowns: Unknowns) -> MatrixLayout:
@@ -399,7 +399,7 @@ class DistributedMesh:
         Parameters
         ----------
         unknowns
-            How many a node has, or for each of them whether it is at vertices only.
+            How many a node has, or for each of them the order of its field.
         """
         if unknowns not in self._layouts:
             plan, expansion = self.plan, self.expansion(unknowns)

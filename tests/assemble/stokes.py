@@ -78,6 +78,22 @@ def conditions(mesh: tm.Mesh, layout: tm.BlockLayout) -> tuple[Tensor, Tensor]:
     return mask, layout.join({"u": velocity(mesh.points), "p": pressure(mesh.points)})
 
 
+class Traction2D(tm.MixedFacetAssembler):
+    """``(grad u n - p n) v`` of the known solution."""
+
+    fields = fields_of(2)
+
+    def forward(self, v, x, n):
+        return (velocity_gradient(x) @ n - pressure(x) * n) @ v
+
+
+def held_but_on_the_right(mesh: tm.Mesh, layout: tm.BlockLayout) -> tuple[Tensor, Tensor]:
+    """Velocity on all sides but the right one: mask and values."""
+    x = mesh.points
+    held = mesh.boundary_mask & ((x[:, 0] < 1 - 1e-9) | (x[:, 1] < 1e-9) | (x[:, 1] > 1 - 1e-9))
+    return layout.join({"u": held}), layout.join({"u": velocity(x)})
+
+
 def stokes_data(mesh: tm.Mesh) -> dict[str, dict[str, Tensor]]:
     return {"point_data": {"w": torch.zeros_like(mesh.points)}, "scalar_data": {"k": 1.0}}
 
