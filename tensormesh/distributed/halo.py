@@ -50,7 +50,9 @@ class Halo:
         """Copy owners to ghosts: ``[n_owned, ...]`` -> ``[n_local, ...]``. **Collective.**"""
         sent = owned[self.send_index]
         ghosts = exchange(sent, self.send_counts, self.recv_counts, self.device_mesh)
-        return torch.cat([owned, ghosts])
+        # As columns: of a vector of length zero, cat forgets what its gradient depends on, and
+        # ranks without ghosts would not take part in second derivatives.
+        return torch.cat([owned.unsqueeze(-1), ghosts.unsqueeze(-1)]).squeeze(-1)
 
     def scatter_reverse(self, local: Tensor) -> Tensor:
         """Add ghosts into owners: ``[n_local, ...]`` -> ``[n_owned, ...]``. **Collective.**"""

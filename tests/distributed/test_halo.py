@@ -96,7 +96,11 @@ def second_derivative(device_mesh: DeviceMesh, layout: Layout) -> bool:
     return bool(torch.allclose(second, 6 * u.detach() * count))
 
 
-def test_second_derivatives_flow(ranks: RankPool) -> None:
-    """sum over copies of u^3: the second derivative is 6 u times the number of copies."""
-    layout = Layout({0: 0, 3: 1, 4: 1, 7: 0}, [[4], [7, 0], [7, 3]])
+@pytest.mark.parametrize("last", [[7, 3], []])
+def test_second_derivatives_flow(ranks: RankPool, last: list[int]) -> None:
+    """sum over copies of u^3: the second derivative is 6 u times the number of copies.
+
+    Also where a rank sends but has no ghosts.
+    """
+    layout = Layout({0: 0, 3: 1, 4: 1, 7: 0, 9: 2}, [[4], [7, 0, 9], last])
     assert ranks(3, second_derivative, layout) == [True] * 3
