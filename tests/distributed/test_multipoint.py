@@ -454,6 +454,38 @@ def test_gradients_are_those_of_finite_differences(ranks: RankPool, n: int, cut:
     assert ranks(n, gradients, cut, random_terms(16, 5)) == [True] * n
 
 
+def twice(value: Tensor, given: list[Tensor]) -> list[Tensor]:
+    """Derivatives of a sum of squares of the derivatives of a number."""
+    first = torch.autograd.grad(value, given, create_graph=True)
+    return list(torch.autograd.grad(sum((x**2).sum() for x in first), given))
+
+
+def second_derivatives(device_mesh: DeviceMesh, cut: Any, terms: Terms) -> list[Tensor]:
+    mesh = mesh_of("grid")
+    dmesh = dmesh_of(mesh, device_mesh, cut)
+    K = tm.distributed_element_assemble(Helmholtz, dmesh)
+    ties = MultiPoint(K, *terms)
+    a, g = (x.requires_grad_() for x in vectors(K.shape[0]))
+    own = dmesh.scatter(a)
+    values = K.values * K.layout.with_ghosts(own)[K.layout.pattern.col]
+    K_r, f_r = ties(K._with_values(values), own, dmesh.scatter(g))
+    u = ties.recover(K_r @ f_r, dmesh.scatter(g))
+    return twice(dmesh.sum(u**3), [a, g])
+
+
+@pytest.mark.parametrize(("n", "cut"), [(2, NOTHING_OWNED), (3, "metis")])
+def test_second_derivatives_are_those_of_dense_algebra(ranks: RankPool, n: int, cut: Any) -> None:
+    A = Helmholtz.from_mesh(mesh_of("grid"))().to_dense()
+    terms = random_terms(len(A), 5)
+    a, g = (x.requires_grad_() for x in vectors(len(A)))
+    T, offset, _ = solved(len(A), terms, g)
+    A = A * a
+    u = T @ (T.T @ A @ T @ (T.T @ (a - A @ offset))) + offset
+    expected = twice((u**3).sum(), [a, g])
+    for got in ranks(n, second_derivatives, cut, terms):
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+
+
 # ---- memory ----
 
 
