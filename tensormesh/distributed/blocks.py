@@ -8,16 +8,14 @@ from tensormesh.sparse.product import csr_tensor
 
 
 class Block:
-    """Some entries of a row-sharded matrix as a matrix of their own, in compressed rows.
+    """Some columns of a row-sharded matrix as a matrix of their own, in compressed rows.
 
     Parameters
     ----------
     pattern
         Pattern of the whole, sorted by row.
-    chosen
-        Bool per entry, those of the block; None for all.
-    n_cols, shift
-        Number of columns, and that of the first.
+    first, last
+        The columns of the block are ``first .. last - 1``.
     only_filled
         Whether the block has just the rows that have an entry.
 
@@ -28,27 +26,23 @@ class Block:
     """
 
     def __init__(
-        self,
-        pattern: SparsityPattern,
-        chosen: Tensor | None,
-        n_cols: int,
-        shift: int = 0,
-        only_filled: bool = False,
+        self, pattern: SparsityPattern, first: int, last: int, only_filled: bool = False
     ) -> None:
-        self.rows = pattern.row[:0]
+        crow, col = pattern.csr_indices
+        self.rows = pattern.crow[:0]
         self._entries: Tensor | None = None
-        if chosen is None:
-            self._indices, self._shape = pattern.csr_indices, pattern.shape
+        self._indices, self._shape = (crow, col), pattern.shape
+        if (first, last) == (0, pattern.shape[1]):
             return
-        kind = pattern.index_dtype
-        counts = torch.bincount(pattern.row[chosen], minlength=pattern.shape[0])
+        # One array of the length of all entries at a time: this is the peak of a small solve.
+        chosen = (col >= first) & (col < last)
+        crow = _numbered(chosen, col.dtype).index_select(0, crow)
         if only_filled:
-            self.rows = counts.nonzero().flatten()
-            counts = counts[self.rows]
-        crow = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(kind)
-        self._entries = chosen.nonzero().flatten().to(kind)
-        self._indices = crow, (pattern.col[chosen] - shift).to(kind)
-        self._shape = (len(counts), n_cols)
+            self.rows = crow.diff().nonzero().flatten()
+            crow = torch.cat([crow[:1], crow[1:][self.rows]])
+        self._entries = chosen.nonzero().flatten().to(col.dtype)
+        self._indices = crow, col.index_select(0, self._entries).sub_(first)
+        self._shape = (len(crow) - 1, last - first)
 
     def matrix(self, values: Tensor) -> Tensor:
         """Compressed-row tensor of the block, from the entries of the whole ``[nnz]``."""
@@ -69,3 +63,10 @@ class Block:
 
     def _picked(self, values: Tensor) -> Tensor:
         return values.detach() if self._entries is None else values.detach()[self._entries]
+
+
+def _numbered(chosen: Tensor, dtype: torch.dtype) -> Tensor:
+    """How many are chosen before each place, and in all: ``[n + 1]``."""
+    before = torch.zeros(len(chosen) + 1, dtype=dtype, device=chosen.device)
+    torch.cumsum(chosen, 0, dtype=dtype, out=before[1:])
+    return before

@@ -109,20 +109,18 @@ class MatrixLayout:
     @cached_property
     def blocks(self) -> tuple[Block, Block | None]:
         """Owned x owned entries, and owned x ghost ones where this rank has ghosts."""
+        owned = Block(self.pattern, 0, self.n_owned)
         if self.n_local == self.n_owned:
-            return Block(self.pattern, None, self.n_owned), None
-        ghost = self.pattern.col >= self.n_owned
-        return (
-            Block(self.pattern, ~ghost, self.n_owned),
-            Block(self.pattern, ghost, self.n_local - self.n_owned, self.n_owned, True),
-        )
+            return owned, None
+        return owned, Block(self.pattern, self.n_owned, self.n_local, only_filled=True)
 
     @cached_property
     def diagonal_entries(self) -> Tensor:
         """Stored entry of each owned diagonal element, int64 ``[n_owned]``; -1 where none is."""
-        on = (self.pattern.row == self.pattern.col).nonzero().flatten()
+        row, col = self.pattern.narrow_row, self.pattern.csr_indices[1]
+        on = (row == col).nonzero().flatten()
         entries = torch.full((self.n_owned,), -1, device=on.device)
-        entries[self.pattern.row[on]] = on
+        entries[row[on]] = on
         return entries
 
     # -- torch-sla's view ------------------------------------------------------------------

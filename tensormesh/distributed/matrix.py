@@ -38,6 +38,7 @@ from tensormesh.distributed.wrap import layout_of
 from tensormesh.sparse.krylov.solution import Callback
 from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.matrix import SparseMatrix
+from tensormesh.sparse.pattern_tensor import PatternTensor
 from tensormesh.sparse.product import multiply
 from tensormesh.sparse.solve_info import SolveInfo
 
@@ -98,8 +99,7 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
 
     def _bind(self, layout: MatrixLayout, values: Tensor) -> None:
         self.layout = layout
-        pattern, n = layout.pattern, layout.n_local
-        local = SparseTensor(values, pattern.row, pattern.col, (n, n))
+        local = PatternTensor(layout.pattern, values, (layout.n_local, layout.n_local))
         base = DSparseTensor.from_sparse_local(
             local, layout.torch_mesh, layout.partition, global_shape=layout.global_shape
         )

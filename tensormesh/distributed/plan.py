@@ -15,7 +15,7 @@ from tensormesh.distributed.collectives import all_gather_ints, exchange
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.index_map import IndexMap
-from tensormesh.distributed.rows import merge_rows
+from tensormesh.distributed.rows import merge_rows, spans
 from tensormesh.sparse.pattern import (
     INT32_MAX,
     BlockExpansion,
@@ -61,13 +61,15 @@ class AssemblyPlan:
         on_device = [pattern.to(device) for pattern in patterns]
         counts = torch.cat([p.crow[1:] - p.crow[:-1] for p in on_device])
         row = torch.cat(list(to_local))
-        col = torch.cat([nodes[p.col] for p, nodes in zip(on_device, to_local, strict=True)])
+        col = torch.cat([_renumbered(p, x) for p, x in zip(on_device, to_local, strict=True)])
         sent_row = self._order_by_owner(counts, row, index_map)
         received = self._exchange_pairs(sent_row, col[self._sent], index_map)
-        ghost = col >= n_owned
-        ghost[self._sent] = False
-        self.matrix_map, new_ghost = _with_ghosts(index_map, col[ghost], received[:, 1:])
-        col[ghost] = new_ghost[col[ghost] - n_owned]
+        is_ghost = col >= n_owned
+        is_ghost[self._sent] = False
+        at = is_ghost.nonzero().flatten()
+        ghost = col[at] - n_owned
+        self.matrix_map, new_ghost = _with_ghosts(index_map, ghost, received[:, 1:])
+        col[at] = new_ghost[ghost].to(col.dtype)
         extra = received[:, 0] - index_map.first, self.matrix_map.local_of(received[:, 1])
         shape = (n_owned, self.matrix_map.n_local)
         self.pattern, slot, self._received_slot = merge_rows(counts, row, col, extra, shape)
@@ -80,7 +82,7 @@ class AssemblyPlan:
     def _order_by_owner(self, counts: Tensor, row: Tensor, index_map: IndexMap) -> Tensor:
         """Local rows of the entries to send, sorted by owner; sets which, and their counts."""
         off_rank = row >= index_map.n_owned
-        entries = off_rank.repeat_interleave(counts).nonzero().flatten()
+        entries = spans((counts.cumsum(0) - counts)[off_rank], counts[off_rank])
         rows = row[off_rank].repeat_interleave(counts[off_rank])
         owner = index_map.owner(index_map.local_to_global[rows])
         order = torch.argsort(owner, stable=True)
@@ -158,6 +160,12 @@ class AssemblyPlan:
         return self._sent.numel()
 
 
+def _renumbered(pattern: SparsityPattern, numbers: Tensor) -> Tensor:
+    """Columns of the entries of a pattern by other numbers, in the dtype of its indices."""
+    col = pattern.csr_indices[1]
+    return numbers.to(col.dtype).index_select(0, col)
+
+
 def _with_ghosts(index_map: IndexMap, col: Tensor, received: Tensor) -> tuple[IndexMap, Tensor]:
     """Map with the same owned indices, whose ghosts are the off-rank columns of the rows.
 
@@ -166,7 +174,7 @@ def _with_ghosts(index_map: IndexMap, col: Tensor, received: Tensor) -> tuple[In
     index_map
         The mesh map.
     col
-        Local indices of ghosts there that are columns of owned rows, with repetitions.
+        Ghosts there that are columns of owned rows, with repetitions.
     received
         Number and original id of columns that other ranks name, int64 ``[k, 2]``.
 
@@ -177,7 +185,7 @@ def _with_ghosts(index_map: IndexMap, col: Tensor, received: Tensor) -> tuple[In
     """
     first, n_owned = index_map.first, index_map.n_owned
     used = torch.zeros(index_map.n_ghosts, dtype=torch.bool, device=col.device)
-    used[col - n_owned] = True
+    used[col] = True
     beyond = received[(received[:, 0] < first) | (received[:, 0] >= first + n_owned)]
     numbers = torch.cat([index_map.ghosts[used], beyond[:, 0]])
     ghosts, place = torch.unique(numbers, return_inverse=True)

@@ -75,7 +75,7 @@ class System:
 
     def row_sums(self) -> Tensor:
         """Sums of absolute entries, of the rows of the matrix itself."""
-        values, rows = self.matrix.values.detach(), self.matrix.layout.pattern.row
+        values, rows = self.matrix.values.detach(), self.matrix.layout.pattern.narrow_row
         sums = values[:0].abs().new_zeros(self.matrix.layout.n_owned)
         for some, their_rows in zip(values.split(_AT_ONCE), rows.split(_AT_ONCE), strict=True):
             sums.index_add_(0, their_rows, some.abs())

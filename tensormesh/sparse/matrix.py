@@ -14,11 +14,12 @@ from tensormesh.sparse.construct import Constructors
 from tensormesh.sparse.facts import Facts
 from tensormesh.sparse.layout import _FEMSparsityMixin
 from tensormesh.sparse.pattern import SparsityPattern, merge_duplicates
+from tensormesh.sparse.pattern_tensor import PatternTensor
 from tensormesh.sparse.product import csr_tensor, multiply
 from tensormesh.sparse.solvers import Solvers
 
 
-class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, SparseTensor):
+class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, PatternTensor):
     """Sparse matrix in coordinate form.
 
     Parameters
@@ -57,8 +58,7 @@ class SparseMatrix(Constructors, Facts, Solvers, _FEMSparsityMixin, SparseTensor
         return matrix
 
     def _bind(self, pattern: SparsityPattern, values: Tensor) -> None:
-        self.pattern = pattern.to(values.device)
-        SparseTensor.__init__(self, values, self.pattern.row, self.pattern.col, self.pattern.shape)
+        PatternTensor.__init__(self, pattern, values)
 
     def _with_values(self, values: Tensor) -> Self:
         return type(self).from_pattern(self.pattern, values)

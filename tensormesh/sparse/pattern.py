@@ -42,16 +42,57 @@ class SparsityPattern:
                 f"row has {self.row.numel()} entries and col has {self.col.numel()}: "
                 "each stored entry needs one of both"
             )
+        self._compressed: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def of_compressed(cls, crow: Tensor, col: Tensor, shape: tuple[int, int]) -> "SparsityPattern":
+        """Pattern of compressed rows, which are not checked.
+
+        `row`, and `col` where these columns are int32, are made when somebody asks.
+
+        Parameters
+        ----------
+        crow, col
+            Row pointers ``[n_rows + 1]`` and columns ``[nnz]``, int32 or int64.
+        shape
+            Number of rows and of columns.
+        """
+        made = cls.__new__(cls)
+        made.shape, made._compressed = shape, (crow, col)
+        return made
+
+    @cached_property
+    def row(self) -> Tensor:
+        """Row of each stored entry, int64 ``[nnz]``."""
+        rows = torch.arange(self.shape[0], device=self.device)
+        return rows.repeat_interleave(self.crow.diff(), output_size=self.nnz)
+
+    @cached_property
+    def col(self) -> Tensor:
+        """Column of each stored entry, int64 ``[nnz]``."""
+        return self._any_index.long()
+
+    @property
+    def narrow_row(self) -> Tensor:
+        """Row of each stored entry in `index_dtype`, made anew: a matrix keeps `row` if it asks."""
+        if "row" in self.__dict__:
+            return self.row.to(self.index_dtype)
+        rows = torch.arange(self.shape[0], dtype=self.index_dtype, device=self.device)
+        return rows.repeat_interleave(self.crow.diff(), output_size=self.nnz)
+
+    @property
+    def _any_index(self) -> Tensor:
+        return self.row if self._compressed is None else self._compressed[1]
 
     @property
     def nnz(self) -> int:
         """Number of stored entries."""
-        return self.row.numel()
+        return self._any_index.numel()
 
     @property
     def device(self) -> torch.device:
         """Device of the indices."""
-        return self.row.device
+        return self._any_index.device
 
     @property
     def index_dtype(self) -> torch.dtype:
@@ -61,19 +102,26 @@ class SparsityPattern:
     @cached_property
     def order(self) -> Tensor | None:
         """Stable order of the entries by row, int64 ``[nnz]``; None if they are stored so."""
-        if self.nnz < 2 or bool((self.row[1:] >= self.row[:-1]).all()):
+        if self._compressed is not None or self.nnz < 2:
+            return None
+        if bool((self.row[1:] >= self.row[:-1]).all()):
             return None
         return torch.argsort(self.row, stable=True)
 
     @cached_property
     def crow(self) -> Tensor:
         """Row pointers of the compressed rows, int64 ``[n_rows + 1]``."""
+        if self._compressed is not None:
+            return self._compressed[0].long()
         counts = torch.bincount(self.row, minlength=self.shape[0])
         return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
     @cached_property
     def csr_indices(self) -> tuple[Tensor, Tensor]:
         """Row pointers and columns in row order, in `index_dtype`."""
+        if self._compressed is not None:
+            crow, col = self._compressed
+            return crow.to(self.index_dtype), col.to(self.index_dtype)
         col = self.col if self.order is None else self.col[self.order]
         return self.crow.to(self.index_dtype), col.to(self.index_dtype)
 
@@ -81,7 +129,8 @@ class SparsityPattern:
     def transpose(self) -> "SparsityPattern":
         """The pattern of the transpose, its entries in the same storage order."""
         flipped = SparsityPattern.__new__(SparsityPattern)
-        flipped.shape, flipped.row, flipped.col = self.shape[::-1], self.col, self.row
+        flipped.shape, flipped._compressed = self.shape[::-1], None
+        flipped.row, flipped.col = self.col, self.row
         return flipped
 
     @cached_property
@@ -100,8 +149,12 @@ class SparsityPattern:
         """Copy on another device; the pattern itself if it is there already."""
         if device is None or torch.device(device) == self.device:
             return self
+        if self._compressed is not None:
+            crow, col = self._compressed
+            return self.of_compressed(crow.to(device), col.to(device), self.shape)
         moved = SparsityPattern.__new__(SparsityPattern)
-        moved.shape, moved.row, moved.col = self.shape, self.row.to(device), self.col.to(device)
+        moved.shape, moved._compressed = self.shape, None
+        moved.row, moved.col = self.row.to(device), self.col.to(device)
         return moved
 
     def empty_rows(self) -> Tensor:
@@ -168,11 +221,9 @@ def entries_at(entries: csr_array, rows: NDArray[Any], cols: NDArray[Any]) -> ND
 
 
 def pattern_of(matrix: csr_array, device: torch.device) -> SparsityPattern:
-    """Pattern of a matrix of scipy, in its order."""
-    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    col = matrix.indices.astype(np.int64)
-    on_device = [torch.from_numpy(x).to(device) for x in (row, col)]
-    return SparsityPattern(on_device[0], on_device[1], matrix.shape)
+    """Pattern of a matrix of scipy whose rows are sorted."""
+    crow, col = (torch.from_numpy(x).to(device) for x in (matrix.indptr, matrix.indices))
+    return SparsityPattern.of_compressed(crow, col, matrix.shape)
 
 
 class BlockExpansion:
