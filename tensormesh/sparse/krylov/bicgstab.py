@@ -12,7 +12,7 @@ from tensormesh.sparse.krylov.solution import (
     Solution,
     Total,
     add_scaled_,
-    scale_,
+    scale_and_add_,
     sum_on_one_rank,
 )
 
@@ -101,8 +101,7 @@ def _cycle(state: Iteration, r: Tensor, going: Array) -> Array:
         beta = np.where(going, (rho / rho_old) * (alpha / omega), 0.0)
         # p_next = r + beta (p - omega v).
         add_scaled_(p, -omega, v)
-        scale_(p, beta)
-        p.add_(r)
+        scale_and_add_(p, beta, r)
     return stops
 
 

@@ -12,7 +12,7 @@ from tensormesh.sparse.krylov.solution import (
     Solution,
     Total,
     add_scaled_,
-    scale_,
+    scale_and_add_,
     sum_on_one_rank,
 )
 
@@ -34,7 +34,9 @@ def cg(
 ) -> Solution:
     """Solve ``A x = b`` for Hermitian positive definite `A`. Collective if `A`, `M` or `total` is.
 
-    All columns go at once: an iteration is one product and two messages, however many there are.
+    All columns go at once: an iteration is one product and one message, however many there are. The
+    product with a direction is not computed but follows by a recurrence, so that the inner products
+    of an iteration can be summed together.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ def cg(
 
     References
     ----------
+    Chronopoulos and Gear, s-step iterative methods for symmetric linear systems, Journal of
+    Computational and Applied Mathematics 25, 1989.
     Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. 2003, Algorithm 9.1.
     """
     return iterate(
@@ -79,34 +83,35 @@ def cg(
 
 
 def _cycle(state: Iteration, r: Tensor, going: Array) -> Array:
-    z = state.precondition(r)
-    p = z.clone()
-    rz, rr = state.dots((r, z), (r, r)).real
-    p_norm2 = rz  # p^H M^-1 p by its own recurrence
+    u = state.precondition(r)
+    s = state.A @ u  # A p from here on
+    ru, pAp, rr = state.dots((r, u), (u, s), (r, r)).real
+    p = u.clone()
+    p_norm2 = ru  # p^H M^-1 p by its own recurrence
     no_energy = _NO_ENERGY * torch.finfo(r.dtype).eps
     stops = np.zeros(rr.shape, dtype=np.int64)
     going = going & state.too_large(np.sqrt(rr))
     while going.any():
         if state.iterations >= state.maxiter:
             return np.where(going, Stop.MAXITER, stops)
-        Ap = state.A @ p
-        (pAp,) = state.dots((p, Ap)).real
-        if not ((pAp > no_energy * p_norm2) & (rz > 0) & (pAp < np.inf) & (rz < np.inf)).all():
-            found = _stops(pAp, rz, no_energy * p_norm2)
+        if not ((pAp > no_energy * p_norm2) & (ru > 0) & (pAp < np.inf) & (ru < np.inf)).all():
+            found = _stops(pAp, ru, no_energy * p_norm2)
             stops = np.where(going, found, stops)
             going = going & (found == 0)
             if not going.any():
                 break
-        alpha = np.where(going, rz / pAp, 0.0)
+        alpha = np.where(going, ru / pAp, 0.0)
         add_scaled_(state.x, alpha, p)
-        add_scaled_(r, -alpha, Ap)
-        z = state.precondition(r)
-        rz_old = rz
-        rz, rr = state.dots((r, z), (r, r)).real
-        beta = np.where(going, rz / rz_old, 0.0)
-        p_norm2 = rz + beta * beta * p_norm2
-        scale_(p, beta)
-        p.add_(z)
+        add_scaled_(r, -alpha, s)
+        u = state.precondition(r)
+        w = state.A @ u
+        ru_old = ru
+        ru, uw, rr = state.dots((r, u), (u, w), (r, r)).real
+        beta = np.where(going, ru / ru_old, 0.0)
+        p_norm2 = ru + beta * beta * p_norm2
+        pAp = uw - beta * beta * pAp  # p is conjugate to the direction before
+        scale_and_add_(p, beta, u)
+        scale_and_add_(s, beta, w)
         norms = np.sqrt(rr)
         state.record(norms)
         going = going & state.too_large(norms)

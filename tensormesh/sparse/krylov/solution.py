@@ -75,6 +75,14 @@ def scale_(x: Tensor, alpha: Array) -> None:
     x.mul_(alpha.item() if alpha.ndim == 0 else numbers_beside(x, alpha))
 
 
+def scale_and_add_(x: Tensor, alpha: Array, y: Tensor) -> None:
+    """``x = alpha x + y`` in place, with a number for each column."""
+    if alpha.ndim == 0:
+        torch.add(y, x, alpha=alpha.item(), out=x)
+    else:
+        torch.addcmul(y, x, torch.as_tensor(alpha).to(x), out=x)
+
+
 def scaled(x: Tensor, alpha: Array) -> Tensor:
     """``alpha x`` in a tensor of its own, with a number for each column."""
     return x * (alpha.item() if alpha.ndim == 0 else numbers_beside(x, alpha))
