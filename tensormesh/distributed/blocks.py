@@ -6,6 +6,9 @@ from torch import Tensor
 from tensormesh.sparse.pattern import SparsityPattern
 from tensormesh.sparse.product import csr_tensor
 
+# All entries at once, as int64, would be as much memory as the values.
+_AT_ONCE = 1 << 18
+
 
 class Block:
     """Some columns of a row-sharded matrix as a matrix of their own, in compressed rows.
@@ -34,13 +37,11 @@ class Block:
         self._indices, self._shape = (crow, col), pattern.shape
         if (first, last) == (0, pattern.shape[1]):
             return
-        # One array of the length of all entries at a time: this is the peak of a small solve.
-        chosen = (col >= first) & (col < last)
-        crow = _numbered(chosen, col.dtype).index_select(0, crow)
+        self._entries = _entries_between(col, first, last)
+        crow = torch.searchsorted(self._entries, crow, out_int32=crow.dtype == torch.int32)
         if only_filled:
             self.rows = crow.diff().nonzero().flatten()
             crow = torch.cat([crow[:1], crow[1:][self.rows]])
-        self._entries = chosen.nonzero().flatten().to(col.dtype)
         self._indices = crow, col.index_select(0, self._entries).sub_(first)
         self._shape = (len(crow) - 1, last - first)
 
@@ -62,11 +63,17 @@ class Block:
         return csr_tensor(flipped, self._picked(values))
 
     def _picked(self, values: Tensor) -> Tensor:
-        return values.detach() if self._entries is None else values.detach()[self._entries]
+        values = values.detach()
+        return values if self._entries is None else values.index_select(0, self._entries)
 
 
-def _numbered(chosen: Tensor, dtype: torch.dtype) -> Tensor:
-    """How many are chosen before each place, and in all: ``[n + 1]``."""
-    before = torch.zeros(len(chosen) + 1, dtype=dtype, device=chosen.device)
-    torch.cumsum(chosen, 0, dtype=dtype, out=before[1:])
-    return before
+def _entries_between(col: Tensor, first: int, last: int) -> Tensor:
+    """Entries with columns ``first .. last - 1``, in the dtype of `col`; some at a time."""
+    chosen = (col >= first) & (col < last)
+    entries = col.new_empty(int(chosen.count_nonzero()))
+    n_found = 0
+    for k, some in enumerate(chosen.split(_AT_ONCE)):
+        found = some.nonzero().flatten().add_(k * _AT_ONCE)
+        entries[n_found : n_found + len(found)] = found
+        n_found += len(found)
+    return entries

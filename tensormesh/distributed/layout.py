@@ -117,10 +117,11 @@ class MatrixLayout:
     @cached_property
     def diagonal_entries(self) -> Tensor:
         """Stored entry of each owned diagonal element, int64 ``[n_owned]``; -1 where none is."""
-        row, col = self.pattern.narrow_row, self.pattern.csr_indices[1]
-        on = (row == col).nonzero().flatten()
-        entries = torch.full((self.n_owned,), -1, device=on.device)
-        entries[row[on]] = on
+        col = self.pattern.csr_indices[1]
+        entries = torch.full((self.n_owned,), -1, device=col.device)
+        for some, rows in self.pattern.by_rows():
+            on = (rows == col[some]).nonzero().flatten()
+            entries[rows[on]] = on + some.start
         return entries
 
     # -- torch-sla's view ------------------------------------------------------------------

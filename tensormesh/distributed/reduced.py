@@ -11,7 +11,6 @@ from tensormesh.distributed.index_map import IndexMap
 from tensormesh.distributed.kept import Kept
 from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.vector_map import VectorMap
-from tensormesh.sparse.pattern import SparsityPattern
 
 
 class ShardedRestriction:
@@ -50,9 +49,7 @@ class ShardedRestriction:
         halo = Halo(index_map, device_mesh)
         vectors = VectorMap(index_map, halo, device_mesh, kept.n_global)
         place = torch.cat([keep, stays]).cumsum(0) - 1
-        row, col = layout.pattern.row[entries], layout.pattern.col[entries]
-        shape = (index_map.n_owned, index_map.n_local)
-        pattern = SparsityPattern(place[row], place[col], shape)
+        pattern = layout.pattern.restricted(entries, keep, place, index_map.n_local)
         self.layout = MatrixLayout(pattern, index_map, halo, vectors, 1, layout.uuid, kept.unknowns)
 
     def matrix(self, values: Tensor) -> Any:

@@ -28,7 +28,7 @@ from tensormesh.sparse.krylov.choice import METHODS, Kind, method_for, report_fa
 from tensormesh.sparse.krylov.null_space import NullSpace, Projected, vectors_of
 from tensormesh.sparse.krylov.solution import Array, Solution
 from tensormesh.sparse.solve_info import SolveInfo
-from tensormesh.sparse.units import times_power
+from tensormesh.sparse.units import all_finite, times_power
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
@@ -48,7 +48,7 @@ def solve(
     with agree(A.layout.device_mesh):
         options.check()
         check_vectors(b, options.x0, options.null_space, A.layout.n_owned)
-        if not bool(torch.isfinite(A.values).all()):
+        if not all_finite(A.values):
             raise ValueError("the matrix holds NaN or infinite entries")
     options.refuse_different(b, A.values, A.layout.device_mesh)
     dtype = torch.promote_types(A.values.dtype, b.dtype)

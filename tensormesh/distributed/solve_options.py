@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tensormesh.distributed.collectives import all_gather_ints
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.preconditioner import PRECONDITIONERS
 from tensormesh.sparse.krylov.solution import Callback
+from tensormesh.sparse.units import all_finite
 
 METHODS = ("auto", "cg", "minres", "gmres", "bicgstab", "direct")
 _ON_FAILURE = ("raise", "warn", "return")
@@ -122,7 +122,7 @@ def check_vectors(b: Any, x0: Any, null_space: Any, n_owned: int) -> None:
                 f"{name} has shape {tuple(x.shape)}; expected this rank's owned slice, "
                 f"[{n_owned}] or [{n_owned}, k] (dmesh.scatter makes it from a global vector)"
             )
-        if not bool(torch.isfinite(x).all()):
+        if not all_finite(x):
             raise ValueError(f"{name} holds NaN or infinite entries")
     if b.dim() == 2 and b.shape[1] == 0:
         raise ValueError("b has no columns")

@@ -15,9 +15,6 @@ from tensormesh.sparse.krylov.solution import Array, Operator
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
 
-# Entries whose absolute values are held at once: all of them would be another matrix.
-_AT_ONCE = 1 << 18
-
 
 class System:
     """A row-sharded matrix or its transpose, as an operator. **Collective over the device mesh.**
@@ -75,10 +72,10 @@ class System:
 
     def row_sums(self) -> Tensor:
         """Sums of absolute entries, of the rows of the matrix itself."""
-        values, rows = self.matrix.values.detach(), self.matrix.layout.pattern.narrow_row
+        values = self.matrix.values.detach()
         sums = values[:0].abs().new_zeros(self.matrix.layout.n_owned)
-        for some, their_rows in zip(values.split(_AT_ONCE), rows.split(_AT_ONCE), strict=True):
-            sums.index_add_(0, their_rows, some.abs())
+        for some, rows in self.matrix.layout.pattern.by_rows():
+            sums.index_add_(0, rows, values[some].abs())
         return sums
 
     def check_constants(self, b: Tensor, hermitian: bool) -> None:

@@ -1,6 +1,7 @@
 """The sparsity pattern of a matrix: where its entries are, and nothing about their values."""
 
 import hashlib
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -72,13 +73,23 @@ class SparsityPattern:
         """Column of each stored entry, int64 ``[nnz]``."""
         return self._any_index.long()
 
-    @property
-    def narrow_row(self) -> Tensor:
-        """Row of each stored entry in `index_dtype`, made anew: a matrix keeps `row` if it asks."""
-        if "row" in self.__dict__:
-            return self.row.to(self.index_dtype)
-        rows = torch.arange(self.shape[0], dtype=self.index_dtype, device=self.device)
-        return rows.repeat_interleave(self.crow.diff(), output_size=self.nnz)
+    def by_rows(self, n_entries: int = 1 << 18) -> Iterator[tuple[slice, Tensor]]:
+        """Slices of the entries, some whole rows each, and the row of each of their entries.
+
+        For patterns that are stored by row: all rows at once would be as long as the matrix.
+
+        Parameters
+        ----------
+        n_entries
+            About so many entries at once.
+        """
+        crow, n_rows = self.crow, self.shape[0]
+        step = max(1, n_entries * n_rows // max(self.nnz, 1))
+        numbers = torch.arange(n_rows, device=self.device)
+        ends = [*crow[::step].tolist(), self.nnz]
+        for k, rows in enumerate(numbers.split(step)):
+            counts = crow[k * step : k * step + len(rows) + 1].diff()
+            yield slice(ends[k], ends[k + 1]), rows.repeat_interleave(counts)
 
     @property
     def _any_index(self) -> Tensor:
@@ -156,6 +167,28 @@ class SparsityPattern:
         moved.shape, moved._compressed = self.shape, None
         moved.row, moved.col = self.row.to(device), self.col.to(device)
         return moved
+
+    def restricted(
+        self, entries: Tensor, keep: Tensor, place: Tensor, n_cols: int
+    ) -> "SparsityPattern":
+        """Pattern of some entries of a pattern that is stored by row, in fewer rows and columns.
+
+        Parameters
+        ----------
+        entries
+            Stored entries that stay, int64 ``[k]``, increasing.
+        keep
+            Which rows stay, bool ``[n_rows]``; the others have none of `entries`.
+        place
+            New column of each column that stays, int64 ``[n_cols]``, in the same order.
+        n_cols
+            Number of new columns.
+        """
+        _, col = self.csr_indices
+        before = torch.searchsorted(entries, self.crow)
+        crow = torch.cat([before[:-1][keep], before[-1:]])
+        columns = place.to(col.dtype).index_select(0, col.index_select(0, entries))
+        return self.of_compressed(crow, columns, (len(crow) - 1, n_cols))
 
     def empty_rows(self) -> Tensor:
         """Bool ``[n_rows]``: rows without a stored entry."""

@@ -15,6 +15,7 @@ from tensormesh.sparse.krylov_solver import Krylov
 from tensormesh.sparse.pattern import SparsityPattern
 from tensormesh.sparse.product import multiply
 from tensormesh.sparse.solve_info import SolveInfo
+from tensormesh.sparse.units import all_finite
 
 _DIRECT = ("auto", "lu", "direct")
 # Preconditioners that leave the choice of a method open.
@@ -52,7 +53,7 @@ def solve(
     """
     _check(backend, method, atol, maxiter, tol, preconditioner, on_failure)
     for name, x in {"the matrix": values, "b": b}.items():
-        if not bool(torch.isfinite(x).all()):
+        if not all_finite(x):
             raise ValueError(f"{name} holds NaN or infinite entries")
     asked = {
         "preconditioner": not (isinstance(preconditioner, str) and preconditioner in _ANY_METHOD),

@@ -11,6 +11,13 @@ from tensormesh.sparse.krylov.solution import Array
 _NOTHING = 10_000  # less than the exponent of any number
 
 
+def all_finite(x: Tensor) -> bool:
+    """Whether no entry is NaN or infinite, without the copies that `torch.isfinite` makes."""
+    x = x.detach().resolve_conj()
+    numbers = torch.view_as_real(x) if x.is_complex() else x
+    return not numbers.numel() or bool(torch.stack(torch.aminmax(numbers)).isfinite().all())
+
+
 def largest_exponent(x: Tensor) -> int:
     """Exponent of two of the largest entry of `x`; far below all of them if there is none."""
     largest = float(torch.linalg.vector_norm(x.detach(), math.inf)) if x.numel() else 0.0
