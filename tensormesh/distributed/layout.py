@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 from torch_sla.distributed import Partition
 
-from tensormesh.distributed.blocks import Block
+from tensormesh.distributed.blocks import GhostBlock
 from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.index_map import IndexMap
@@ -107,12 +107,9 @@ class MatrixLayout:
         return self.halo.scatter_forward(self.rows(owned)).flatten(0, 1)
 
     @cached_property
-    def blocks(self) -> tuple[Block, Block | None]:
-        """Owned x owned entries, and owned x ghost ones where this rank has ghosts."""
-        owned = Block(self.pattern, 0, self.n_owned)
-        if self.n_local == self.n_owned:
-            return owned, None
-        return owned, Block(self.pattern, self.n_owned, self.n_local, only_filled=True)
+    def ghost_block(self) -> GhostBlock | None:
+        """Owned x ghost entries; None where this rank has no ghosts."""
+        return None if self.n_local == self.n_owned else GhostBlock(self.pattern, self.n_owned)
 
     @cached_property
     def diagonal_entries(self) -> Tensor:

@@ -195,6 +195,13 @@ def test_sum_over_ranks(ranks: RankPool, n: int, dtype: torch.dtype) -> None:
         assert torch.equal(total, sum(parts[1:], parts[0]))
 
 
+@pytest.mark.parametrize("n", SIZES)
+def test_sum_of_many_numbers_is_that_of_few(ranks: RankPool, n: int) -> None:
+    parts = [torch.arange(5000.0) * 2**r for r in range(n)]  # exact in any order
+    for total in ranks(n, call_with_own, all_reduce_sum, parts):
+        assert torch.equal(total, sum(parts[1:], parts[0]))
+
+
 def test_sum_of_nothing_and_of_booleans(ranks: RankPool) -> None:
     assert [x.shape for x in ranks(2, call_with_own, all_reduce_sum, [torch.ones(0, 2)] * 2)] == [
         (0, 2)
@@ -210,14 +217,14 @@ def sum_booleans(device_mesh: DeviceMesh) -> None:
 
 def test_sum_does_not_change_its_input_and_goes_in_pieces(ranks: RankPool) -> None:
     for total, x in ranks(3, sum_in_pieces):
-        assert total.tolist() == [3.0] * 7
-        assert x.tolist() == [1.0] * 7
+        assert total.tolist() == [3.0] * 7000
+        assert x.tolist() == [1.0] * 7000
 
 
 def sum_in_pieces(device_mesh: DeviceMesh) -> tuple[Tensor, Tensor]:
-    usual, transport.MAX_ELEMENTS = transport.MAX_ELEMENTS, 3
+    usual, transport.MAX_ELEMENTS = transport.MAX_ELEMENTS, 3000
     try:
-        x = torch.ones(7)
+        x = torch.ones(7000)
         return all_reduce_sum(x, device_mesh), x
     finally:
         transport.MAX_ELEMENTS = usual

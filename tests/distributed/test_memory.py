@@ -10,6 +10,7 @@ from torch import Tensor
 
 import tensormesh as tm
 from tensormesh.distributed.device_mesh import DeviceMesh
+from tensormesh.distributed.product import ShardedProduct
 from tests.distributed.cases import METHODS, Transport, data_of
 from tests.rank_pool import RankPool
 
@@ -81,6 +82,34 @@ def test_no_tensor_of_global_length_is_kept(ranks: RankPool, method: str) -> Non
             if any(word in path for word in nodal) and n > got["points"] // 2
         }
         assert too_long == {}
+
+
+def kept_by_products(device_mesh: DeviceMesh) -> tuple[int, int]:
+    """Bytes of a matrix, and of what its products keep beside it."""
+    dmesh = tm.DistributedMesh(tm.Mesh.gen_cube(n=(8, 8, 24)), device_mesh=device_mesh)
+    K = tm.distributed_element_assemble(tm.LaplaceElementAssembler, dmesh)
+    layout, product = K.layout, ShardedProduct(K.layout, K.values)
+    product @ K.values.new_ones(layout.n_owned)
+    parts = [x for _, x in tensors_in(vars(product), "product", set())]
+    for x in [x for x in parts if x.layout == torch.sparse_csr]:
+        parts += [x.values(), x.col_indices(), x.crow_indices()]
+    parts += [x for _, x in tensors_in(layout.ghost_block, "block", set())]
+
+    def memory(tensors: list[Tensor]) -> dict[int, int]:
+        storages = [x.untyped_storage() for x in tensors if x.layout == torch.strided]
+        return {x.data_ptr(): x.nbytes() for x in storages}
+
+    own = memory([K.values, *layout.pattern.csr_indices])
+    beside = {at: n for at, n in memory(parts).items() if at not in own}
+    layout_too = memory([x for _, x in tensors_in(layout.__dict__, "layout", set())])
+    return sum(own.values()), sum(n for at, n in beside.items() if at not in layout_too)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_products_use_the_entries_of_the_matrix_as_they_are(ranks: RankPool, n: int) -> None:
+    for own, beside in ranks(n, kept_by_products):
+        assert own > 1e5
+        assert beside < own / 4  # a copy of the owned columns would be most of it
 
 
 def grows(device_mesh: DeviceMesh) -> list[int]:

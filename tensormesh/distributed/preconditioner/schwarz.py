@@ -65,10 +65,10 @@ class Schwarz:
 
 def _own_block(A: "DSparseMatrix") -> Any:
     """Owned rows and columns, in double precision."""
-    block = A.layout.blocks[0].matrix(A.values)
-    values = block.values().to(torch.complex128 if A.values.is_complex() else torch.float64)
-    arrays = (x.cpu().numpy() for x in (values, block.col_indices(), block.crow_indices()))
-    return sp.csr_matrix(tuple(arrays), shape=tuple(block.shape), copy=True)
+    crow, col = (index.cpu().numpy() for index in A.layout.pattern.csr_indices)
+    values = A.values.detach().to(torch.complex128 if A.values.is_complex() else torch.float64)
+    rows = sp.csr_matrix((values.cpu().numpy(), col, crow), shape=A.layout.pattern.shape)
+    return rows[:, : A.layout.n_owned]
 
 
 def _cycle(block: Any) -> Solver:
