@@ -26,6 +26,7 @@ from tensormesh.distributed.system import System
 from tensormesh.distributed.units import unit_exponents
 from tensormesh.sparse.krylov.choice import METHODS, Kind, method_for, report_failure
 from tensormesh.sparse.krylov.null_space import NullSpace, Projected, vectors_of
+from tensormesh.sparse.krylov.preconditioner import name_of
 from tensormesh.sparse.krylov.solution import Array, Solution
 from tensormesh.sparse.solve_info import SolveInfo
 from tensormesh.sparse.units import all_finite, times_power
@@ -162,7 +163,9 @@ class _Solver:
     def _adjoint_of(self, M: Preconditioner, system: System) -> Preconditioner:
         if hasattr(M, "T"):
             return Adjoint(M.T)
-        logger.warning("preconditioner %r has no T: gradients are solved for with jacobi", M.name)
+        logger.warning(
+            "preconditioner %r has no T: gradients are solved for with jacobi", name_of(M)
+        )
         return Jacobi(system.matrix)
 
     def _report(self, solution: Solution, seconds: float) -> None:
@@ -171,7 +174,7 @@ class _Solver:
             iterations=solution.iterations,
             residual=solution.residual,
             method=self._method,
-            preconditioner="none" if self._M is None else self._M.name,
+            preconditioner="none" if self._M is None else name_of(self._M),
             reason=solution.reason,
             seconds=seconds,
             history=solution.history,
@@ -187,4 +190,4 @@ def _transpose(M: Preconditioner) -> Preconditioner:
     if hasattr(M, "T"):
         transpose: Preconditioner = M.T
         return transpose
-    raise ValueError(f"preconditioner {M.name!r} has no transpose, as A.T.solve needs it")
+    raise ValueError(f"preconditioner {name_of(M)!r} has no transpose, as A.T.solve needs it")

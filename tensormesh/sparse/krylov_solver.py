@@ -14,7 +14,7 @@ from torch import Tensor
 from tensormesh.errors import SingularMatrixError
 from tensormesh.sparse.krylov.choice import METHODS, Kind, is_hermitian, method_for, report_failure
 from tensormesh.sparse.krylov.null_space import NullSpace, Projected, vectors_of
-from tensormesh.sparse.krylov.preconditioner import Adjoint, Preconditioner
+from tensormesh.sparse.krylov.preconditioner import Adjoint, Preconditioner, name_of
 from tensormesh.sparse.krylov.solution import Array, Callback, Solution, sum_on_one_rank
 from tensormesh.sparse.pattern import SparsityPattern
 from tensormesh.sparse.product import multiply
@@ -115,7 +115,7 @@ class Krylov:
             iterations=solution.iterations,
             residual=solution.residual,
             method=method,
-            preconditioner="none" if self._M is None else _name(self._M),
+            preconditioner="none" if self._M is None else name_of(self._M),
             reason=solution.reason,
             seconds=time.perf_counter() - start,
             history=solution.history,
@@ -306,7 +306,7 @@ class _InDtype:
     """An object of the user's, which is given vectors in the dtype that was asked for."""
 
     def __init__(self, M: Any, dtype: torch.dtype) -> None:
-        self._M, self._dtype, self.name = M, dtype, _name(M)
+        self._M, self._dtype, self.name = M, dtype, name_of(M)
 
     @property
     def T(self) -> "_InDtype":
@@ -315,7 +315,3 @@ class _InDtype:
     def __matmul__(self, r: Tensor) -> Tensor:
         found: Tensor = self._M @ r.to(self._dtype)
         return found.to(r.dtype)
-
-
-def _name(M: Any) -> str:
-    return str(getattr(M, "name", type(M).__name__))

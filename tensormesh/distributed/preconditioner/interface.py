@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from tensormesh.sparse.krylov.preconditioner import Preconditioner
+from tensormesh.sparse.krylov.preconditioner import Preconditioner, name_of
 from tensormesh.sparse.units import times_power
 
 
@@ -10,7 +10,7 @@ class Scaled:
     """``2**exponent M``: what inverts ``2**-exponent A`` where ``M`` inverts ``A``."""
 
     def __init__(self, M: Preconditioner, exponent: int) -> None:
-        self._M, self._exponent, self.name = M, exponent, M.name
+        self._M, self._exponent, self.name = M, exponent, name_of(M)
 
     @property
     def T(self) -> "Scaled":

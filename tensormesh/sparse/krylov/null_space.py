@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.krylov.preconditioner import Preconditioner
+from tensormesh.sparse.krylov.preconditioner import Preconditioner, name_of
 from tensormesh.sparse.krylov.solution import Array, Operator, numbers_beside
 
 # Roundings of the rows' absolute sums that the image of the null space may have.
@@ -81,7 +81,7 @@ class Projected:
     """
 
     def __init__(self, M: Preconditioner, null_space: NullSpace) -> None:
-        self._M, self._null_space, self.name = M, null_space, M.name
+        self._M, self._null_space, self.name = M, null_space, name_of(M)
 
     def __matmul__(self, r: Tensor) -> Tensor:
         return self._null_space.removed_from(self._M @ r)

@@ -14,6 +14,11 @@ class Preconditioner(Protocol):
         """Product with ``[n]`` or ``[n, k]``; owned slices of a sharded matrix, **collective**."""
 
 
+def name_of(M: object) -> str:
+    """Its attribute ``name``, or that of its class: an object of the user may have none."""
+    return str(getattr(M, "name", type(M).__name__))
+
+
 class Adjoint:
     """Conjugate transpose of a preconditioner that has a transpose.
 
@@ -25,7 +30,7 @@ class Adjoint:
 
     def __init__(self, transpose: Preconditioner) -> None:
         self._transpose = transpose
-        self.name = getattr(transpose, "name", type(transpose).__name__)
+        self.name = name_of(transpose)
 
     def __matmul__(self, r: Tensor) -> Tensor:
         return (self._transpose @ r.conj()).conj() if r.is_complex() else self._transpose @ r
