@@ -18,6 +18,7 @@ from tensormesh.distributed.device_mesh import DeviceMesh
 from tensormesh.operator import MultiPoint, periodic_pairs, rigid_modes
 from tensormesh.time import GeneralizedAlpha, Newmark, ThetaMethod
 from tests.assemble.meshes import CELL_TYPES, HIGH_ORDER, filled
+from tests.assemble.mixed_nonlinear import Follower, NavierStokes, Rubber, of_order
 from tests.assemble.stokes import OSEEN
 from tests.distributed.cases import dmesh_of
 from tests.rank_pool import RankPool
@@ -165,6 +166,29 @@ def test_mixed_systems(device: torch.device) -> None:
         K = form(point_data={"w": mesh.points}, scalar_data={"k": 0.7})
         x = form.layout.join({"u": mesh.points, "p": mesh.points[:, 0]})
         return K, x, form.layout.split(x)["u"], form.at_nodes(x)["p"]
+
+    check(compute, device)
+
+
+def test_nonlinear_forms_of_several_fields(device: torch.device) -> None:
+    """features | MixedNodeAssembler, MixedFacetAssembler, MixedFacetBilinearAssembler: device."""
+
+    def compute(device: torch.device) -> Any:
+        mesh = square(device, 2).raised(3)
+        body, flow, pressure = (
+            of_order(cls, 2, 3).from_mesh(mesh) for cls in (Rubber, NavierStokes, Follower)
+        )
+        at = body.layout.points(mesh)
+        x = body.layout.join({"u": torch.sin(at["u"]) / 9, "p": at["p"][:, 0]})
+        fields = {"point_data": body.at_nodes(x)}
+        mu, k = ({"scalar_data": {name: 0.7}} for name in ("mu", "k"))
+        slip = of_order(tm.MixedFacetBilinearAssembler, 2, 3).from_mesh(mesh)
+        return [
+            *(body.energy(**fields, **mu), body.internal_force(**fields, **mu)),
+            *(body.tangent(**fields, **mu), flow(**fields, **k), flow.tangent(**fields, **k)),
+            *(pressure(**fields), pressure.tangent(**fields)),
+            slip(func=lambda u, v, n: (u @ n) * (v @ n)),
+        ]
 
     check(compute, device)
 

@@ -7,7 +7,7 @@ has the coefficients ``dc/d(u, grad u)``, and is assembled as any bilinear form.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -29,6 +29,17 @@ from tensormesh.assemble.integrand import (
 PointCoefficients = Callable[..., Tensor]
 # From the names of these other arguments to that function.
 MakeCoefficients = Callable[[list[str]], PointCoefficients]
+
+
+class Differentiated(Protocol):
+    """What a form is differentiated by: some of its arguments, whose entries are ``A`` inputs."""
+
+    @property
+    def names(self) -> list[str]:
+        """These arguments."""
+
+    def by_input(self, derivatives: tuple[Tensor, ...], lead: int = 0) -> Tensor:
+        """Derivatives by these arguments, one after the other, as ``[..., A, H]``."""
 
 
 class Unknown:
@@ -91,7 +102,7 @@ class Unknown:
         return torch.cat(rows, dim=-2)
 
 
-def variation(form: Form, unknown: Unknown, names: list[str]) -> PointCoefficients:
+def variation(form: Form, unknown: Differentiated, names: list[str]) -> PointCoefficients:
     """Coefficients ``[T, H]`` of the first variation of a density; the test inputs are `unknown`'s.
 
     `names` are those of the other arguments.
@@ -140,7 +151,7 @@ def facet_residual(
 
 def coefficients(
     make: MakeCoefficients,
-    unknown: Unknown,
+    unknown: Differentiated,
     arguments: Mapping[str, Tensor],
 ) -> Tensor:
     """Coefficients ``[N, T, H]`` at points.
@@ -160,7 +171,7 @@ def coefficients(
 
 def derivatives(
     make: MakeCoefficients,
-    unknown: Unknown,
+    unknown: Differentiated,
     arguments: Mapping[str, Tensor],
 ) -> Tensor:
     """Derivatives ``[N, T, A, H, H]`` of the coefficients by the field's ``A`` inputs.
@@ -205,7 +216,7 @@ def tested(form: Form) -> Form:
 
 
 def _field_first(
-    unknown: Unknown, arguments: Mapping[str, Tensor]
+    unknown: Differentiated, arguments: Mapping[str, Tensor]
 ) -> tuple[list[str], list[Tensor], list[int | None]]:
     """Names of the other arguments; tensors and axes of all, the field's inputs first."""
     of_field = [arguments[name] for name in unknown.names]

@@ -56,6 +56,28 @@ class Function:
         """Inputs of a component: value and derivatives, as far as they are used."""
         return int(self.uses[0]) + dim * int(self.uses[1])
 
+    @property
+    def shape(self) -> torch.Size:
+        """Of its value: ``[components]``, or empty of a scalar."""
+        return torch.Size([self.components] if self.components > 1 else [])
+
+    @property
+    def names(self) -> list[str]:
+        """Arguments of the form that are its value and its gradient, as far as they are used."""
+        both = zip((self.name, f"grad{self.name}"), self.uses, strict=True)
+        return [name for name, used in both if used]
+
+    def inputs(self, by_name: Mapping[str, Tensor], lead: int) -> Tensor:
+        """The inverse of `arguments`: ``[..., components * n_directions]``, `lead` leading axes."""
+        rows = []
+        for name, x in ((name, by_name[name]) for name in self.names):
+            last = 1 if name == self.name else x.shape[-1]
+            rows.append(x.reshape(*x.shape[:lead], self.components, last))
+        if not rows:
+            like = next(iter(by_name.values()))
+            return like.new_zeros(*like.shape[:lead], 0)
+        return torch.cat(rows, dim=-1).flatten(-2)
+
     def arguments(self, weights: Tensor, dim: int) -> dict[str, Tensor]:
         """Arguments of the form for inputs ``[P, components * n_directions]``."""
         by_component = weights.unflatten(1, (self.components, self.n_directions(dim)))
@@ -136,7 +158,7 @@ def mixed_coefficients(
     ]
     keys = [name for of_side in units for name in of_side]
     names, tensors, vary = split_data(data)
-    function = _at_point(form, keys, names)
+    function = at_point(form, keys, names)
     for of_side in reversed(units):
         in_dims = (*(0 if key in of_side else None for key in keys), *(None,) * len(tensors))
         function = vmap(function, in_dims=in_dims)
@@ -160,20 +182,22 @@ def check_mixed_linear(
     def values(here: Mapping[str, Tensor]) -> Tensor:
         names, tensors, vary = split_data(here)
         in_dims = (*(0,) * len(keys), *(None,) * len(tensors))
-        at_probes = vmap(_at_point(form, keys, names), in_dims=in_dims)
+        at_probes = vmap(at_point(form, keys, names), in_dims=in_dims)
         return over_points(at_probes, _tensors(probes), tensors, vary)
 
     compare_at_points(form, data, like, coefficients, weights, values)
 
 
-def _at_point(form: Form, keys: list[str], names: list[str]) -> Any:
-    def at_point(*inputs: Tensor) -> Any:
+def at_point(form: Form, keys: list[str], names: list[str]) -> Any:
+    """Function of the arguments `keys`, then `names`, at a point, whose value is a number."""
+
+    def value_of(*inputs: Tensor) -> Any:
         basis = dict(zip(keys, inputs[: len(keys)], strict=True))
         value: Tensor = call_form(form, basis, names, inputs[len(keys) :])
         check_number(form, value)
         return value
 
-    return at_point
+    return value_of
 
 
 def _tensors(arguments: list[dict[str, Tensor]]) -> tuple[Tensor, ...]:

@@ -12,6 +12,7 @@ from tensormesh.assemble.energy import cell_blocks
 from tensormesh.assemble.field import BlockLayout, Field
 from tensormesh.assemble.form import Form, FormData, bind
 from tensormesh.assemble.integrand import FormError, Side
+from tensormesh.assemble.linearize import MakeCoefficients, PointCoefficients, derivatives
 from tensormesh.assemble.lower_order import carried_basis
 from tensormesh.assemble.mixed import (
     Function,
@@ -21,6 +22,8 @@ from tensormesh.assemble.mixed import (
     mixed_matrices,
     mixed_vectors,
 )
+from tensormesh.assemble.mixed_linearize import State, residual
+from tensormesh.assemble.mixed_tangent import HasMixedTangent
 from tensormesh.assemble.scatter import scatter
 from tensormesh.assemble.topology import Topology, Unknowns, present_unknowns
 from tensormesh.element.cell_type import cell_type
@@ -170,6 +173,16 @@ class MixedAssembler(Assembler):
             c = coefficients(block).unflatten(0, block.grid).movedim(1, -1).contiguous()
             yield block, contract(c, sides, rows, block.geometry, block.table.weights)
 
+    def _derivative(
+        self, form: Form, data: FormData, sides: Sides, make: MakeCoefficients, state: State
+    ) -> Tensor:
+        """Derivative by `state` of the coefficients that `make` gives, as of `_matrices`."""
+
+        def at_points(block: CellBlock) -> Tensor:
+            return derivatives(make, state, block.arguments)[..., 0, 0]
+
+        return self._matrices(form, data, sides, at_points)
+
     def _linear(self, form: Form, data: FormData, sides: Sides) -> OnBlock:
         """Coefficients of a form that is linear on each side, which is checked."""
         for block in self._probe_blocks(form, data):
@@ -191,7 +204,7 @@ class MixedBilinear(MixedAssembler):
         return self._matrices(form, data, sides, self._linear(form, data, sides)), self.layout.h
 
 
-class MixedLinear(MixedAssembler):
+class MixedLinear(HasMixedTangent, MixedAssembler):
     """Linear forms of several fields, on cells or facets."""
 
     def _node_values(
@@ -201,6 +214,19 @@ class MixedLinear(MixedAssembler):
         form = self._bound(func, data, "test")
         sides = self._sides(form, "test")
         return self._vectors(form, data, sides, self._linear(form, data, sides)), self.layout.h
+
+    def _tangent_values(
+        self, func: Callable[..., Tensor] | None, data: FormData, unknown: str | None
+    ) -> tuple[Tensor, int]:
+        form = self._bound(func, data, "test")
+        (test,) = self._sides(form, "test")
+        self._linear(form, data, [test])  # refuses what is not linear in the test functions
+        state = State(form, data, self.layout, self.dimension)
+
+        def make(names: list[str]) -> PointCoefficients:
+            return residual(form, test, state, names, self.points)
+
+        return self._derivative(form, data, [test, state.side], make, state), self.layout.h
 
 
 def _rows(block: CellBlock, function: Function) -> Tensor:

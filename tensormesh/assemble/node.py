@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from tensormesh.assemble.base import Assembler, ElementData, check_batch_size, check_project
+from tensormesh.assemble.base import ElementData, check_batch_size, check_project
 from tensormesh.assemble.contract import element_vectors
 from tensormesh.assemble.energy import tangent_of_residual
 from tensormesh.assemble.form import Form, FormData, bind
@@ -17,7 +17,7 @@ from tensormesh.assemble.tangent import HasTangent
 from tensormesh.assemble.topology import Topology
 
 
-class NodeAssembler(HasTangent, Assembler):
+class NodeAssembler(HasTangent):
     """Vector of a linear form.
 
     Subclass it and define ``forward`` at one point, with the test function ``v``, ``gradv``, the

@@ -1,36 +1,42 @@
 """`HasTangent`: what assemblers share whose form depends on the unknown field."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
+from tensormesh.assemble.base import Assembler, ElementData
 from tensormesh.assemble.form import FormData
 from tensormesh.sparse.matrix import SparseMatrix
-
-if TYPE_CHECKING:
-    from tensormesh.assemble.base import ElementData
 
 DATA = ("point_data", "element_data", "scalar_data")
 
 
-class HasTangent:
+class AssemblesTangent(Assembler):
+    """How the derivative of a nonlinear form becomes a sparse matrix."""
+
+    # With the data of the call as a dict; on a `DistributedMesh` another stands here.
+    def _assembled_tangent(self, call: Mapping[str, Any], unknown: str | None) -> SparseMatrix:
+        self._set_points(call["points"])
+        data = self._data(*(call[k] for k in DATA))
+        return self._matrix(*self._tangent_values(call["func"], data, unknown))
+
+    def _tangent_values(
+        self, func: Callable[..., Tensor] | None, data: FormData, unknown: str | None
+    ) -> tuple[Tensor, int]:
+        """Values ``[H * H, nnz]`` on the node pairs of the topology, and ``H``."""
+        raise NotImplementedError
+
+
+class HasTangent(AssemblesTangent):
     """Derivative of a nonlinear form by a field, as a sparse matrix."""
-
-    if TYPE_CHECKING:
-
-        def _set_points(self, points: Tensor | None) -> None: ...
-
-        def _data(self, *given: Any) -> FormData: ...
-
-        def _matrix(self, blocks: Tensor, h: int) -> SparseMatrix: ...
 
     def tangent(
         self,
         points: Tensor | None = None,
         func: Callable[..., Tensor] | None = None,
         point_data: Mapping[str, Tensor] | None = None,
-        element_data: "ElementData | None" = None,
+        element_data: ElementData | None = None,
         scalar_data: Mapping[str, Any] | None = None,
         *,
         unknown: str | None = None,
@@ -62,14 +68,3 @@ class HasTangent:
         """
         call = dict(zip(DATA, (point_data, element_data, scalar_data), strict=True))
         return self._assembled_tangent({"points": points, "func": func, **call}, unknown)
-
-    def _assembled_tangent(self, call: Mapping[str, Any], unknown: str | None) -> SparseMatrix:
-        self._set_points(call["points"])
-        data = self._data(*(call[k] for k in DATA))
-        return self._matrix(*self._tangent_values(call["func"], data, unknown))
-
-    def _tangent_values(
-        self, func: Callable[..., Tensor] | None, data: FormData, unknown: str | None
-    ) -> tuple[Tensor, int]:
-        """Values ``[H * H, nnz]`` on the node pairs of the topology, and ``H``."""
-        raise NotImplementedError

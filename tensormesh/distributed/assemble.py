@@ -14,6 +14,7 @@ from tensormesh.assemble.base import Assembler
 from tensormesh.assemble.element import ElementAssembler
 from tensormesh.assemble.facet import FacetAssembler
 from tensormesh.assemble.facet_bilinear import FacetBilinearAssembler
+from tensormesh.assemble.has_energy import HasEnergy
 from tensormesh.assemble.mixed_assembler import MixedAssembler
 from tensormesh.assemble.mixed_element import MixedElementAssembler
 from tensormesh.assemble.mixed_facet import MixedFacetAssembler, MixedFacetBilinearAssembler
@@ -182,7 +183,7 @@ class ShardedAssembly:
         """Energy of the whole mesh, 0-d, the same on every rank. **Collective.**"""
 
         def of_part(asm: Assembler, data: Any, func: Any) -> tuple[Tensor, int]:
-            if not isinstance(asm, ElementAssembler):
+            if not isinstance(asm, HasEnergy):
                 raise TypeError(f"{type(asm).__name__} has no energy")
             return asm._energy(func, data), 1
 

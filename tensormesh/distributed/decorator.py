@@ -5,9 +5,10 @@ from typing import Any, TypeVar
 
 from tensormesh.assemble.base import Assembler, check_batch_size
 from tensormesh.assemble.element import ElementAssembler
+from tensormesh.assemble.has_energy import HasEnergy
 from tensormesh.assemble.mixed_assembler import MixedAssembler
 from tensormesh.assemble.mixed_element import MixedElementAssembler
-from tensormesh.assemble.tangent import HasTangent
+from tensormesh.assemble.tangent import AssemblesTangent
 from tensormesh.distributed.assemble import BILINEAR, FAMILIES, ShardedAssembly
 from tensormesh.distributed.collectives import agree
 from tensormesh.distributed.mesh import DistributedMesh
@@ -83,9 +84,9 @@ def distributed(cls: AssemblerClass) -> AssemblerClass:
         "from_mesh": classmethod(from_mesh),
         "__call__": call,
     }
-    if issubclass(cls, HasTangent):
+    if issubclass(cls, AssemblesTangent):
         members["_assembled_tangent"] = lambda self, *call: self._assembly.tangent(*call)
-    if issubclass(cls, ElementAssembler):
+    if issubclass(cls, HasEnergy):
         members["_total_energy"] = lambda self, call: self._assembly.energy(call)
         members["_assembled_force"] = lambda self, *call: self._assembly.internal_force(*call)
         members["_sampled"] = lambda self, call: self._assembly.sampled(call)
