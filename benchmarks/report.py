@@ -55,7 +55,7 @@ MEMORY = """\
 ## Memory and messages
 
 Growth of resident memory, at its peak on the largest rank, in bytes for each of an even share of
-the stored entries. First assembly: beyond mesh and matrix (row, column and value, 24 bytes).
+the stored entries. First assembly: beyond mesh and matrix (a value and a column, 12 bytes).
 Repeated: beyond what was there before the call.
 """
 

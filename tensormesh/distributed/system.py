@@ -1,5 +1,6 @@
 """What is known of a system before it is solved: its kind, and whether it can be solved at all."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +73,10 @@ class System:
 
     def row_sums(self) -> Tensor:
         """Sums of absolute entries, of the rows of the matrix itself."""
+        return self._row_sums
+
+    @cached_property
+    def _row_sums(self) -> Tensor:
         values = self.matrix.values.detach()
         sums = values[:0].abs().new_zeros(self.matrix.layout.n_owned)
         for some, rows in self.matrix.layout.pattern.by_rows():

@@ -13,15 +13,19 @@ _NOTHING = 10_000  # less than the exponent of any number
 
 def all_finite(x: Tensor) -> bool:
     """Whether no entry is NaN or infinite, without the copies that `torch.isfinite` makes."""
-    x = x.detach().resolve_conj()
-    numbers = torch.view_as_real(x) if x.is_complex() else x
-    return not numbers.numel() or bool(torch.stack(torch.aminmax(numbers)).isfinite().all())
+    return not x.numel() or bool(_range(x).isfinite().all())
 
 
 def largest_exponent(x: Tensor) -> int:
-    """Exponent of two of the largest entry of `x`; far below all of them if there is none."""
-    largest = float(torch.linalg.vector_norm(x.detach(), math.inf)) if x.numel() else 0.0
+    """Exponent of two of the largest number in `x`; far below all of them if there is none."""
+    largest = float(_range(x).abs().max()) if x.numel() else 0.0
     return math.frexp(largest)[1] if largest else -_NOTHING
+
+
+def _range(x: Tensor) -> Tensor:
+    """Smallest and largest number, of complex ones a part; NaN where one is NaN."""
+    x = x.detach().resolve_conj()
+    return torch.stack(torch.aminmax(torch.view_as_real(x) if x.is_complex() else x))
 
 
 def unit_exponent(x: Tensor, largest: int) -> int:
