@@ -8,7 +8,7 @@ from tensormesh.assemble.geometry import CellGeometry, Tabulation
 
 # Cells are taken in blocks whose largest temporaries have about this many numbers: they stay in the
 # cache of a core, and no call takes more memory than the matrix itself by much.
-BLOCK_NUMBERS = 1 << 18
+BLOCK_NUMBERS = 1 << 20
 
 
 class Blocks:
