@@ -34,10 +34,10 @@ python benchmarks/solve.py
 ```
 
 Each program assembles the same matrices on the unit cube, in processes of its own, one thread a
-rank. The programs take turns ({runs} processes each, {repeat} repeated calls in each); a number is
-the median over processes of the median in a process, on the slowest rank. Sum and Frobenius norm of
-the entries and the energy of a smooth function, after each kind of call, agree between all programs
-to the relative difference in the last column.
+rank. The programs take turns ({runs} processes each if no other number is given, {repeat} repeated
+calls in each); a number is the median over processes of the median in a process, on the slowest
+rank. Sum and Frobenius norm of the entries and the energy of a smooth function, after each kind of
+call, agree between all programs to the relative difference in the last column.
 
 * **first**: the first assembly, with the symbolic phase (DOLFINx: `create_matrix` too).
 * **coefficient**: again, with another coefficient where the form has one. All integrals are
@@ -99,7 +99,7 @@ def number(x: float | None, digits: int = 2) -> str:
 def _machine(content: dict[str, Any]) -> str:
     machine = content["machine"]
     versions = {
-        name: result["version"]
+        name: result["version"] + _processes(result, content["settings"]["runs"])
         for entry in content["cases"]
         for name, result in entry["results"].items()
     }
@@ -110,6 +110,12 @@ def _machine(content: dict[str, Any]) -> str:
         f"{machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}, Python "
         f"{machine['python']}; load {machine['load_at_start']} at the start. {listed}.{absent}\n"
     )
+
+
+def _processes(result: dict[str, Any], usual: int) -> str:
+    """How many processes there were, if not as many as of the other programs."""
+    n = len(result["runs"]["first"])
+    return "" if n == usual else f" ({n} processes)" if n > 1 else " (one process)"
 
 
 def _bars(entries: list[dict[str, Any]]) -> str:
