@@ -9,16 +9,13 @@ from torch import Tensor
 from tensormesh.distributed.collectives import agree, all_reduce_sum, raise_together
 from tensormesh.distributed.forms import refuse_different
 from tensormesh.distributed.layout import MatrixLayout
-from tensormesh.distributed.preconditioner import (
-    PRECONDITIONERS,
-    Preconditioner,
-    preconditioner_named,
-)
+from tensormesh.distributed.preconditioner import Preconditioner, preconditioner_named
 from tensormesh.distributed.product import ShardedProduct
 from tensormesh.distributed.system import System
 from tensormesh.errors import NotConvergedError
 from tensormesh.sparse.eigen import gradients_of_entries, outer
 from tensormesh.sparse.krylov import lobpcg
+from tensormesh.sparse.krylov.choice import PRECONDITIONERS
 from tensormesh.sparse.krylov.lobpcg import EigenSolution
 from tensormesh.sparse.krylov.solution import numbers_beside
 

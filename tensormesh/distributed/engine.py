@@ -75,7 +75,7 @@ class Engine:
             b,
             method="auto" if method is None else method,
             preconditioner="auto" if kind is None else kind,
-            rtol=1e-8 if rtol is None else rtol,
+            rtol=rtol,
             atol=0.0 if atol is None else atol,
             maxiter=maxiter,
             **({} if restart is None else {"restart": restart}),

@@ -285,14 +285,14 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         b: Tensor,
         method: str = "auto",
         preconditioner: str | Preconditioner = "auto",
-        rtol: float = 1e-8,
+        rtol: float | None = None,
         atol: float = 0.0,
         maxiter: int | None = None,
         x0: Tensor | None = None,
         on_failure: str = "raise",
         return_info: bool = False,
         *,
-        restart: int = 50,
+        restart: int | None = None,
         callback: Callback | None = None,
         null_space: Tensor | str | None = None,
     ) -> Tensor | tuple[Tensor, SolveInfo]:
@@ -320,7 +320,8 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
             be used for many systems.
         rtol, atol
             Stop when ``|b - A x| <= max(rtol |b|, atol)`` in each column, the residual computed
-            anew.
+            anew. By default `rtol` is 1e-10, and 1e-8 if the result is in single precision; then
+            too the iteration is in double precision, and its result is rounded.
         maxiter
             Bound of the iterations; by default 10 a global unknown, between 1000 and 50,000.
         x0
@@ -330,7 +331,7 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         return_info
             Whether to return the `SolveInfo` too; of several columns, that of the worst.
         restart
-            Iterations after which gmres begins anew.
+            Iterations after which gmres begins anew, 50 by default.
         callback
             Called on every rank after each iteration, with its number and the relative residual of
             the worst column, as the recurrence has it.

@@ -2,14 +2,14 @@
 
 import zlib
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 from torch import Tensor
 
+from tensormesh.arguments import check_integer, check_tolerances
 from tensormesh.distributed.collectives import all_gather_ints
 from tensormesh.distributed.device_mesh import DeviceMesh
-from tensormesh.distributed.preconditioner import PRECONDITIONERS
+from tensormesh.sparse.krylov.choice import PRECONDITIONERS
 from tensormesh.sparse.krylov.solution import Callback
 from tensormesh.sparse.units import all_finite
 
@@ -23,12 +23,12 @@ class SolveOptions:
 
     method: str = "auto"
     preconditioner: Any = "auto"
-    rtol: float = 1e-8
+    rtol: float | None = None
     atol: float = 0.0
     maxiter: int | None = None
     x0: Tensor | None = None
     on_failure: str = "raise"
-    restart: int = 50
+    restart: int | None = None
     callback: Callback | None = None
     null_space: Tensor | str | None = None
 
@@ -43,26 +43,9 @@ class SolveOptions:
         for name, (value, allowed) in choices.items():
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        numbers: dict[str, tuple[object, type, str]] = {
-            "rtol": (self.rtol, Real, "a number"),
-            "atol": (self.atol, Real, "a number"),
-            "maxiter": (
-                1 if self.maxiter is None else self.maxiter,
-                Integral,
-                "an integer or None",
-            ),
-            "restart": (self.restart, Integral, "an integer"),
-        }
-        for name, (number, kind, expected) in numbers.items():
-            if not isinstance(number, kind):
-                raise TypeError(f"{name} must be {expected}, got {number!r}")
-        if not (self.rtol >= 0 and self.atol >= 0 and max(self.rtol, self.atol) > 0):
-            raise ValueError(
-                f"rtol = {self.rtol}, atol = {self.atol}: give one positive, none negative"
-            )
-        for name, number in {"maxiter": self.maxiter, "restart": self.restart}.items():
-            if number is not None and number < 1:
-                raise ValueError(f"{name} must be at least 1, got {number}")
+        check_tolerances(self.rtol, self.atol)
+        check_integer("maxiter", self.maxiter, 1, optional=True)
+        check_integer("restart", self.restart, 1, optional=True)
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback must be callable or None, got {self.callback!r}")
         given = self.preconditioner

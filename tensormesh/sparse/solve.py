@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tensormesh.arguments import check_integer, check_tolerances
 from tensormesh.sparse.adjoint import Solver, differentiable_solve
 from tensormesh.sparse.direct import Direct
 from tensormesh.sparse.iterative import PYTORCH, SCIPY, Iterative
-from tensormesh.sparse.krylov.choice import METHODS
+from tensormesh.sparse.krylov.choice import METHODS, PRECONDITIONERS, RESTART, default_rtol
 from tensormesh.sparse.krylov.solution import Callback
 from tensormesh.sparse.krylov_solver import Krylov
 from tensormesh.sparse.pattern import SparsityPattern
@@ -18,6 +19,8 @@ from tensormesh.sparse.solve_info import SolveInfo
 from tensormesh.sparse.units import all_finite
 
 _DIRECT = ("auto", "lu", "direct")
+# Bound of the iterations.
+_MAXITER = 10_000
 # Preconditioners that leave the choice of a method open.
 _ANY_METHOD = ("auto", "none")
 _METHODS = {
@@ -34,13 +37,14 @@ def solve(
     backend: str = "auto",
     method: str = "auto",
     atol: float = 0.0,
-    maxiter: int = 10000,
-    tol: float = 1e-10,
+    maxiter: int | None = None,
+    tol: float | None = None,
     *,
+    rtol: float | None = None,
     preconditioner: Any = "auto",
     x0: Tensor | None = None,
     on_failure: str = "raise",
-    restart: int = 50,
+    restart: int | None = None,
     callback: Callback | None = None,
     null_space: Tensor | str | None = None,
 ) -> tuple[Tensor, SolveInfo]:
@@ -51,34 +55,44 @@ def solve(
     x, info
         The solution in the shape of `b`, and the account of it.
     """
-    _check(backend, method, atol, maxiter, tol, preconditioner, on_failure)
+    _check_choices(backend, method, preconditioner, on_failure)
+    check_tolerances(tol, atol, ("tol", "atol"))
+    check_tolerances(rtol, atol)
+    check_integer("maxiter", maxiter, 1, optional=True)
+    _check_krylov(restart, callback, null_space, b)
     for name, x in {"the matrix": values, "b": b}.items():
         if not all_finite(x):
             raise ValueError(f"{name} holds NaN or infinite entries")
-    asked = {
-        "preconditioner": not (isinstance(preconditioner, str) and preconditioner in _ANY_METHOD),
-        "null_space": null_space is not None,
-    }
-    if method in ("lu", "direct") or (method == "auto" and not any(asked.values())):
+    plain = isinstance(preconditioner, str) and preconditioner in _ANY_METHOD
+    asked = {"preconditioner": not plain, "null_space": null_space is not None}
+    iterative = {"x0": x0, "callback": callback, "maxiter": maxiter, "restart": restart}
+    given = [name for name, option in iterative.items() if option is not None]
+    given += ["preconditioner"] * (not isinstance(preconditioner, str) or preconditioner != "auto")
+    if method in ("lu", "direct") or (method == "auto" and not (given or any(asked.values()))):
         _refuse(asked, f"needs an iterative method, such as 'cg', not {method!r}")
         return direct(Direct(), pattern, values, b)
+    if method == "auto" and backend != "auto":
+        names = ", ".join(given or [name for name in asked if asked[name]])
+        raise ValueError(f"backend = {backend!r} with {names} needs a method, such as 'cg'")
     if x0 is not None and x0.shape != b.shape:
         raise ValueError(f"x0 has shape {tuple(x0.shape)}, b has {tuple(b.shape)}")
-    _check_krylov(restart, callback, null_space, b)
     guess = None if x0 is None else x0.detach()
+    tol = tol if rtol is None else rtol
+    dtype = torch.promote_types(values.dtype, b.dtype)
+    tol = default_rtol(dtype) if tol is None else tol
+    bound = _MAXITER if maxiter is None else maxiter
     solver: Iterative | Krylov
     if backend == "auto" and method in ("auto", *METHODS):
         solver = Krylov(
-            method, preconditioner, tol, atol, maxiter, on_failure, restart, guess, callback,
-            null_space,
+            method, preconditioner, tol, atol, bound, on_failure, restart or RESTART, guess,
+            callback, null_space,
         )  # fmt: skip
     else:
-        plain = isinstance(preconditioner, str) and preconditioner in ("jacobi", *_ANY_METHOD)
-        asked["preconditioner"] = not plain
+        asked["preconditioner"] = not (plain or preconditioner == "jacobi")
         asked["callback"] = callback is not None
         _refuse(asked, f"is for backend='auto' and methods {', '.join(METHODS)}")
         chosen = ("scipy" if method in SCIPY else "pytorch") if backend == "auto" else backend
-        solver = Iterative(method, chosen, preconditioner, tol, atol, maxiter, on_failure, guess)
+        solver = Iterative(method, chosen, preconditioner, tol, atol, bound, on_failure, guess)
     x = differentiable_solve(solver, pattern, values, b)
     name = preconditioner if isinstance(preconditioner, str) else "none"
     return x, solver.info or SolveInfo(True, 0, 0.0, method, name, "nothing to solve", 0.0)
@@ -106,11 +120,8 @@ def _refuse(asked: dict[str, bool], why: str) -> None:
             raise ValueError(f"{name} {why}")
 
 
-def _check_krylov(
-    restart: int, callback: Callback | None, null_space: Tensor | str | None, b: Tensor
-) -> None:
-    if not isinstance(restart, int) or restart < 1:
-        raise ValueError(f"restart must be an integer of at least 1, got {restart!r}")
+def _check_krylov(restart: Any, callback: Any, null_space: Tensor | str | None, b: Tensor) -> None:
+    check_integer("restart", restart, 1, optional=True)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {callback!r}")
     if isinstance(null_space, Tensor):
@@ -122,15 +133,7 @@ def _check_krylov(
         raise ValueError(f"null_space must be a tensor, 'constants' or None, got {null_space!r}")
 
 
-def _check(
-    backend: str,
-    method: str,
-    atol: float,
-    maxiter: int,
-    tol: float,
-    preconditioner: Any,
-    on_failure: str,
-) -> None:
+def _check_choices(backend: str, method: str, preconditioner: Any, on_failure: str) -> None:
     if backend not in _METHODS:
         raise ValueError(f"backend must be one of {', '.join(_METHODS)}, got {backend!r}")
     if backend == "pytorch" and method == "auto":
@@ -140,12 +143,8 @@ def _check(
         "on_failure": (on_failure, ("raise", "warn", "return")),
     }
     if not hasattr(type(preconditioner), "__matmul__"):
-        choices["preconditioner"] = (preconditioner, ("jacobi", "multilevel", *_ANY_METHOD))
+        choices["preconditioner"] = (preconditioner, PRECONDITIONERS)
     for name, (value, allowed) in choices.items():
         if value not in allowed:
             where = f" of backend {backend!r}" if name == "method" else ""
             raise ValueError(f"{name}{where} must be one of {', '.join(allowed)}, got {value!r}")
-    if not (tol >= 0 and atol >= 0 and max(tol, atol) > 0):
-        raise ValueError(f"tol = {tol}, atol = {atol}: give one positive, none negative")
-    if maxiter < 1:
-        raise ValueError(f"maxiter must be at least 1, got {maxiter}")

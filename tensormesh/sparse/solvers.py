@@ -31,7 +31,7 @@ class Solvers:
         method: str = "auto",
         atol: float = 0.0,
         maxiter: int | None = None,
-        tol: float = 1e-10,
+        tol: float | None = None,
         verbose: bool = False,
         *,
         rtol: float | None = None,
@@ -39,7 +39,7 @@ class Solvers:
         x0: Tensor | None = None,
         on_failure: str = "raise",
         return_info: bool = False,
-        restart: int = 50,
+        restart: int | None = None,
         callback: Callback | None = None,
         null_space: Tensor | str | None = None,
     ) -> Tensor | tuple[Tensor, SolveInfo]:
@@ -56,20 +56,24 @@ class Solvers:
         method
             ``"lu"`` or ``"direct"``: direct. ``"cg"``, ``"minres"``, ``"gmres"``, ``"bicgstab"``,
             in each backend; ``"lgmres"`` and ``"qmr"`` of scipy, ``"lsqr"`` and ``"lsmr"`` of
-            torch-sla. ``"auto"``: direct, or if a preconditioner or `null_space` is given, the
-            iterative method that fits the matrix.
+            torch-sla. ``"auto"``: direct, or if `preconditioner`, `null_space`, `x0`, `callback`,
+            `maxiter` or `restart` is given, the iterative method that fits the matrix: cg, and
+            minres if it turns out to be indefinite, or gmres.
         atol, tol, maxiter
             An iterative method stops when ``|b - A x| <= max(tol |b|, atol)``, the residual
-            computed anew, or after `maxiter` iterations, 10,000 by default.
+            computed anew, or after `maxiter` iterations, 10,000 by default. `tol` is 1e-10, and
+            1e-8 if the result is in single precision; then too the iteration is in double
+            precision, and its result is rounded.
         verbose
             Accepted for compatibility; the library logs.
         rtol
             Another name of `tol`.
         preconditioner
             Of an iterative method: ``"auto"``, ``"jacobi"``, ``"none"``, ``"multilevel"``
-            (smoothed aggregation by pyamg, for real symmetric matrices), or an object with
-            ``M @ r`` and, to serve gradients of systems that are not Hermitian, a transpose ``T``.
-            The last two, `restart`, `callback` and `null_space` are for ``backend="auto"``.
+            (smoothed aggregation by pyamg, for real symmetric matrices), ``"schwarz"`` (of one
+            part, the whole: such levels, or incomplete factors), or an object with ``M @ r`` and,
+            to serve gradients of systems that are not Hermitian, a transpose ``T``. The last
+            three, `restart`, `callback` and `null_space` are for ``backend="auto"``.
         x0
             First guess of an iterative method.
         on_failure
@@ -77,7 +81,7 @@ class Solvers:
         return_info
             Whether to return the `SolveInfo` too; of several columns, that of the worst.
         restart
-            Iterations after which gmres begins anew.
+            Iterations after which gmres begins anew, 50 by default.
         callback
             Called after each iteration with its number and the relative residual of the worst
             column, as the recurrence has it; never by a direct method.
@@ -109,8 +113,9 @@ class Solvers:
             backend,
             method,
             atol,
-            10_000 if maxiter is None else maxiter,
-            tol if rtol is None else rtol,
+            maxiter,
+            tol,
+            rtol=rtol,
             preconditioner=preconditioner,
             x0=x0,
             on_failure=on_failure,
@@ -137,8 +142,8 @@ class Solvers:
         backend: str = "auto",
         method: str = "auto",
         atol: float = 0.0,
-        maxiter: int = 10_000,
-        tol: float = 1e-10,
+        maxiter: int | None = None,
+        tol: float | None = None,
     ) -> Tensor:
         """Solve systems on this pattern: `values` ``[..., nnz]`` with `b` ``[..., n]``.
 

@@ -13,7 +13,8 @@ _NO_ENERGY = 1e-12
 class Coarsest:
     """Pseudo-inverse of a symmetric matrix whose rows are on all ranks. **Collective to make.**
 
-    Directions without energy, as constants where nothing holds them, are left alone.
+    Of its absolute value, if it is not positive semi-definite. Directions without energy, as
+    constants where nothing holds them, are left alone.
 
     Parameters
     ----------
@@ -58,8 +59,9 @@ def _gathered(level: Level, numbers: Tensor) -> Tensor:
 
 
 def _pseudo_inverse(matrix: Tensor) -> Tensor:
-    """Pseudo-inverse of the positive part, exactly symmetric."""
+    """Pseudo-inverse of the absolute value, exactly symmetric: the cycle is to be definite."""
     eigenvalues, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
-    held = eigenvalues > _NO_ENERGY * eigenvalues.abs().amax().clamp(min=0) if len(matrix) else []
-    scaled = vectors[:, held] / eigenvalues[held].sqrt()
+    sizes = eigenvalues.abs()
+    held = sizes > _NO_ENERGY * sizes.amax() if len(matrix) else []
+    scaled = vectors[:, held] / sizes[held].sqrt()
     return scaled @ scaled.T

@@ -5,14 +5,11 @@ from typing import TYPE_CHECKING
 from tensormesh.distributed.preconditioner.jacobi import Jacobi
 from tensormesh.distributed.preconditioner.multilevel import Multilevel
 from tensormesh.distributed.preconditioner.schwarz import Schwarz
+from tensormesh.sparse.krylov.choice import automatic_preconditioner
 from tensormesh.sparse.krylov.preconditioner import Preconditioner
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
-
-PRECONDITIONERS = ("auto", "jacobi", "multilevel", "schwarz", "none")
-# Global unknowns beyond which levels are worth their set-up.
-MANY = 5_000
 
 
 def preconditioner_named(
@@ -23,7 +20,7 @@ def preconditioner_named(
     Parameters
     ----------
     name
-        One of `PRECONDITIONERS`; ``"auto"`` is chosen here.
+        A name; ``"auto"`` is chosen here.
     A
         The matrix.
     definite
@@ -33,8 +30,7 @@ def preconditioner_named(
         ``"multilevel"``: it does for real matrices of more than 5,000 unknowns.
     """
     if name == "auto":
-        many = A.shape[0] > MANY and not A.values.is_complex()
-        name = "multilevel" if levels and many else "jacobi"
+        name = automatic_preconditioner(A.shape[0], A.values.dtype, levels)
     if name == "multilevel":
         return Multilevel(A)
     if name == "schwarz":

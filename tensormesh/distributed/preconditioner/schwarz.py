@@ -1,22 +1,16 @@
 """Additive Schwarz without overlap: each rank solves with its own block, approximately."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import scipy.sparse as sp
 import torch
-from pyamg.aggregation import smoothed_aggregation_solver
-from scipy.sparse.linalg import spilu
 from torch import Tensor
 
 from tensormesh.distributed.collectives import agree
+from tensormesh.sparse.host_inverse import applied, cycle, incomplete_factors
 
 if TYPE_CHECKING:
     from tensormesh.distributed.matrix import DSparseMatrix
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Solver = Callable[[Array], Array]
 
 
 class Schwarz:
@@ -48,7 +42,7 @@ class Schwarz:
         self._A, self._definite, self._transposed = A, definite, transposed
         with agree(A.layout.device_mesh):
             block = _own_block(A)
-            self._solve = _cycle(block) if definite else _factors(block, transposed)
+            self._solve = cycle(block) if definite else incomplete_factors(block, transposed)
 
     @property
     def T(self) -> "Schwarz":
@@ -57,10 +51,7 @@ class Schwarz:
 
     def __matmul__(self, r: Tensor) -> Tensor:
         """Apply to owned slices ``[n_owned]`` or ``[n_owned, k]``."""
-        if not r.shape[0]:
-            return r.clone()
-        x = self._solve(r.detach().cpu().numpy())
-        return torch.from_numpy(x).to(r.device, r.dtype)
+        return applied(self._solve, r) if r.shape[0] else r.clone()
 
 
 def _own_block(A: "DSparseMatrix") -> Any:
@@ -69,27 +60,3 @@ def _own_block(A: "DSparseMatrix") -> Any:
     values = A.values.detach().to(torch.complex128 if A.values.is_complex() else torch.float64)
     rows = sp.csr_matrix((values.cpu().numpy(), col, crow), shape=A.layout.pattern.shape)
     return rows[:, : A.layout.n_owned]
-
-
-def _cycle(block: Any) -> Solver:
-    if not block.shape[0]:
-        return lambda r: r
-    M = smoothed_aggregation_solver(block).aspreconditioner()
-
-    def solve(r: Array) -> Array:
-        return M @ r if r.ndim == 1 else np.stack([M @ column for column in r.T], axis=1)
-
-    return solve
-
-
-def _factors(block: Any, transposed: bool) -> Solver:
-    if not block.shape[0]:
-        return lambda r: r
-    factors = spilu((block.T if transposed else block).tocsc())
-    dtype = block.dtype
-
-    def solve(r: Array) -> Array:
-        x: Array = factors.solve(np.ascontiguousarray(r.astype(dtype)))
-        return x
-
-    return solve

@@ -1,19 +1,18 @@
 """Stabilized bi-conjugate gradients, for any matrix, in little memory."""
 
+from typing import Unpack
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.krylov.iteration import Iteration, Stop, iterate
+from tensormesh.sparse.krylov.iteration import Iteration, Options, Stop, iterate
 from tensormesh.sparse.krylov.solution import (
     Array,
-    Callback,
     Operator,
     Solution,
-    Total,
     add_scaled_,
     scale_and_add_,
-    sum_on_one_rank,
 )
 
 
@@ -21,13 +20,7 @@ def bicgstab(
     A: Operator,
     b: Tensor,
     M: Operator | None = None,
-    *,
-    total: Total = sum_on_one_rank,
-    rtol: float = 1e-8,
-    atol: float | Array = 0.0,
-    maxiter: int = 1000,
-    x0: Tensor | None = None,
-    callback: Callback | None = None,
+    **options: Unpack[Options],
 ) -> Solution:
     """Solve ``A x = b`` for a square `A` of any kind. Collective if `A`, `M` or `total` is.
 
@@ -37,10 +30,12 @@ def bicgstab(
 
     Parameters
     ----------
-    A, b, total, rtol, atol, maxiter, x0, callback
+    A, b
         As of `cg`.
     M
         Approximate inverse of `A`.
+    **options
+        See `Options`.
 
     Returns
     -------
@@ -52,18 +47,7 @@ def bicgstab(
     H. A. van der Vorst, Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG for the solution
     of nonsymmetric linear systems, SIAM J. Sci. Stat. Comput. 13 (1992), 631-644.
     """
-    return iterate(
-        _cycle,
-        A,
-        b,
-        M,
-        total=total,
-        rtol=rtol,
-        atol=atol,
-        maxiter=maxiter,
-        x0=x0,
-        callback=callback,
-    )
+    return iterate(_cycle, A, b, M, **options)
 
 
 def _cycle(state: Iteration, r: Tensor, going: Array) -> Array:

@@ -1,19 +1,18 @@
 """Preconditioned conjugate gradients."""
 
+from typing import Unpack
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.krylov.iteration import Iteration, Stop, iterate
+from tensormesh.sparse.krylov.iteration import Iteration, Options, Stop, iterate
 from tensormesh.sparse.krylov.solution import (
     Array,
-    Callback,
     Operator,
     Solution,
-    Total,
     add_scaled_,
     scale_and_add_,
-    sum_on_one_rank,
 )
 
 # A direction whose energy is below this many roundings of its preconditioned norm has none.
@@ -24,13 +23,7 @@ def cg(
     A: Operator,
     b: Tensor,
     M: Operator | None = None,
-    *,
-    total: Total = sum_on_one_rank,
-    rtol: float = 1e-8,
-    atol: float | Array = 0.0,
-    maxiter: int = 1000,
-    x0: Tensor | None = None,
-    callback: Callback | None = None,
+    **options: Unpack[Options],
 ) -> Solution:
     """Solve ``A x = b`` for Hermitian positive definite `A`. Collective if `A`, `M` or `total` is.
 
@@ -46,16 +39,8 @@ def cg(
         Right-hand side ``[n_owned]``, or columns of them.
     M
         Approximate inverse of `A`, Hermitian positive definite.
-    total
-        Sum of a small tensor over the ranks.
-    rtol, atol
-        Stop when ``|b - A x| <= max(rtol |b|, atol)`` in each column.
-    maxiter
-        Bound of the iterations.
-    x0
-        First guess in the shape of `b`; zero by default.
-    callback
-        Called with the number of the iteration and the relative residual by the recurrence.
+    **options
+        See `Options`.
 
     Returns
     -------
@@ -68,18 +53,7 @@ def cg(
     Computational and Applied Mathematics 25, 1989.
     Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. 2003, Algorithm 9.1.
     """
-    return iterate(
-        _cycle,
-        A,
-        b,
-        M,
-        total=total,
-        rtol=rtol,
-        atol=atol,
-        maxiter=maxiter,
-        x0=x0,
-        callback=callback,
-    )
+    return iterate(_cycle, A, b, M, **options)
 
 
 def _cycle(state: Iteration, r: Tensor, going: Array) -> Array:

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +44,9 @@ class Kind:
     diagonal: str
 
 
-def is_hermitian(A: Operator, numbers: Tensor, dtype: torch.dtype, total: Total) -> bool:
+def is_hermitian(
+    A: Operator, numbers: Tensor, dtype: torch.dtype, eps: float, total: Total
+) -> bool:
     """Whether ``<x, A y> = <A x, y>`` for two vectors of no particular direction.
 
     Parameters
@@ -54,6 +57,8 @@ def is_hermitian(A: Operator, numbers: Tensor, dtype: torch.dtype, total: Total)
         Global numbers of the unknowns, ``[n_owned]``.
     dtype
         That of the entries.
+    eps
+        Their precision.
     total
         Sum of a small tensor over the ranks.
     """
@@ -65,15 +70,15 @@ def is_hermitian(A: Operator, numbers: Tensor, dtype: torch.dtype, total: Total)
     pairs = ((x, Ay), (Ax, y), (x, x), (Ay, Ay), (y, y), (Ax, Ax))
     left, right, xx, ay, yy, ax = dots(total, *pairs)
     scale = max(math.sqrt(xx.real * ay.real), math.sqrt(yy.real * ax.real))
-    return bool(abs(left - right) <= SLACK * torch.finfo(dtype).eps * scale)
+    return bool(abs(left - right) <= SLACK * eps * scale)
 
 
-def method_for(kind: Kind, wanted: str) -> str:
+def method_for(kind: Kind, wanted: str, preconditioner: Any = "auto") -> str:
     """Choose a method that fits, or refuse the one that was asked for and does not."""
     if wanted == "auto" and not kind.hermitian:
         return "gmres"
     if wanted == "auto":
-        return "cg" if kind.diagonal == "positive" else "minres"
+        return "cg" if kind.diagonal == "positive" else _of_indefinite(preconditioner)
     if wanted in ("cg", "minres") and not kind.hermitian:
         raise ValueError(
             f"the matrix is not symmetric (complex: not Hermitian), and method {wanted!r} needs it "
@@ -85,6 +90,58 @@ def method_for(kind: Kind, wanted: str) -> str:
             "method 'cg' needs it to be; use 'auto' or 'minres'"
         )
     return wanted
+
+
+def method_after(method: str, reason: str, preconditioner: Any) -> str | None:
+    """Method that goes on where one that was chosen here has found that it does not fit, or None.
+
+    Parameters
+    ----------
+    method, reason
+        What stopped, and why.
+    preconditioner
+        What was asked for.
+    """
+    if method == "cg" and reason == "indefinite":
+        return _of_indefinite(preconditioner)
+    if method in ("cg", "minres") and reason == "indefinite preconditioner":
+        automatic = isinstance(preconditioner, str) and preconditioner == "auto"
+        return "minres" if automatic and method == "cg" else "gmres"
+    return None
+
+
+def _of_indefinite(preconditioner: Any) -> str:
+    """Method for an indefinite Hermitian matrix: minres needs a definite preconditioner."""
+    blocks = isinstance(preconditioner, str) and preconditioner == "schwarz"
+    return "gmres" if blocks else "minres"
+
+
+# Preconditioners by name.
+PRECONDITIONERS = ("auto", "jacobi", "multilevel", "schwarz", "none")
+# Length of a cycle of gmres.
+RESTART = 50
+# Unknowns beyond which levels are worth their set-up.
+MANY = 5_000
+
+
+def automatic_preconditioner(n: int, dtype: torch.dtype, levels: bool) -> str:
+    """Name of the preconditioner that fits.
+
+    Parameters
+    ----------
+    n
+        Global unknowns.
+    dtype
+        Of the entries.
+    levels
+        Whether the matrix seems to be symmetric positive definite.
+    """
+    return "multilevel" if levels and n > MANY and not dtype.is_complex else "jacobi"
+
+
+def default_rtol(dtype: torch.dtype) -> float:
+    """Relative tolerance where none is given: 1e-10, of results in single precision 1e-8."""
+    return 1e-10 if torch.finfo(dtype).eps < 1e-10 else 1e-8
 
 
 _ADVICE = {

@@ -1,19 +1,17 @@
 """Generalized minimal residuals with restarts, for any matrix."""
 
 from functools import partial
+from typing import Unpack
 
 import numpy as np
 from torch import Tensor
 
 from tensormesh.sparse.krylov.arnoldi import ArnoldiBasis, HessenbergLeastSquares
-from tensormesh.sparse.krylov.iteration import Iteration, Stop, iterate
+from tensormesh.sparse.krylov.iteration import Iteration, Options, Stop, iterate
 from tensormesh.sparse.krylov.solution import (
     Array,
-    Callback,
     Operator,
     Solution,
-    Total,
-    sum_on_one_rank,
 )
 
 
@@ -22,13 +20,8 @@ def gmres(
     b: Tensor,
     M: Operator | None = None,
     *,
-    total: Total = sum_on_one_rank,
-    rtol: float = 1e-8,
-    atol: float | Array = 0.0,
-    maxiter: int = 1000,
-    x0: Tensor | None = None,
-    callback: Callback | None = None,
     restart: int = 50,
+    **options: Unpack[Options],
 ) -> Solution:
     """Solve ``A x = b`` for a square `A` of any kind. Collective if `A`, `M` or `total` is.
 
@@ -38,12 +31,14 @@ def gmres(
 
     Parameters
     ----------
-    A, b, total, rtol, atol, maxiter, x0, callback
+    A, b
         As of `cg`.
     M
         Approximate inverse of `A`, the same in every iteration.
     restart
         Length of a cycle; as many vectors, and one, are stored for each column.
+    **options
+        See `Options`.
 
     Returns
     -------
@@ -56,18 +51,7 @@ def gmres(
     Giraud, Langou and Rozloznik, The loss of orthogonality in the Gram-Schmidt orthogonalization
     process, Comput. Math. Appl. 50 (2005), 1069-1075.
     """
-    return iterate(
-        partial(_cycle, restart=restart),
-        A,
-        b,
-        M,
-        total=total,
-        rtol=rtol,
-        atol=atol,
-        maxiter=maxiter,
-        x0=x0,
-        callback=callback,
-    )
+    return iterate(partial(_cycle, restart=restart), A, b, M, **options)
 
 
 def _cycle(state: Iteration, r: Tensor, going: Array, restart: int) -> Array:

@@ -3,12 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.krylov.solution import Array, Callback, Operator, Solution, Total
+from tensormesh.sparse.krylov.solution import (
+    Array,
+    Callback,
+    Operator,
+    Solution,
+    Total,
+    sum_on_one_rank,
+)
 
 
 class Stop(IntEnum):
@@ -96,18 +104,43 @@ def dots(total: Total, *pairs: tuple[Tensor, Tensor]) -> Array:
     return total(torch.stack([torch.linalg.vecdot(a, b, dim=0) for a, b in pairs]))
 
 
+class Options(TypedDict, total=False):
+    """What every method takes.
+
+    Parameters
+    ----------
+    total
+        Sum of a small tensor over the ranks; by default there is one.
+    rtol, atol
+        Stop when ``|b - A x| <= max(rtol |b|, atol)`` in each column; 1e-8 and 0 by default.
+    maxiter
+        Bound of the iterations, 1000 by default.
+    x0
+        First guess in the shape of `b`; zero by default.
+    callback
+        Called with the number of the iteration and the relative residual by the recurrence.
+    """
+
+    total: Total
+    rtol: float
+    atol: float | Array
+    maxiter: int
+    x0: Tensor | None
+    callback: Callback | None
+
+
 def iterate(
     cycle: Cycle,
     A: Operator,
     b: Tensor,
     M: Operator | None,
     *,
-    total: Total,
-    rtol: float,
-    atol: float | Array,
-    maxiter: int,
-    x0: Tensor | None,
-    callback: Callback | None,
+    total: Total = sum_on_one_rank,
+    rtol: float = 1e-8,
+    atol: float | Array = 0.0,
+    maxiter: int = 1000,
+    x0: Tensor | None = None,
+    callback: Callback | None = None,
 ) -> Solution:
     """Run cycles of a method until the residual, computed anew, meets the tolerance.
 

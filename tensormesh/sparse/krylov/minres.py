@@ -1,20 +1,19 @@
 """Minimal residuals, for Hermitian matrices that need not be definite."""
 
+from typing import Unpack
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensormesh.sparse.krylov.iteration import Iteration, Stop, iterate
+from tensormesh.sparse.krylov.iteration import Iteration, Options, Stop, iterate
 from tensormesh.sparse.krylov.solution import (
     Array,
-    Callback,
     Operator,
     Solution,
-    Total,
     add_scaled_,
     scale_,
     scaled,
-    sum_on_one_rank,
 )
 
 # Roundings below which the next step, or the gradient of the residual's norm, is zero.
@@ -25,13 +24,7 @@ def minres(
     A: Operator,
     b: Tensor,
     M: Operator | None = None,
-    *,
-    total: Total = sum_on_one_rank,
-    rtol: float = 1e-8,
-    atol: float | Array = 0.0,
-    maxiter: int = 1000,
-    x0: Tensor | None = None,
-    callback: Callback | None = None,
+    **options: Unpack[Options],
 ) -> Solution:
     """Solve ``A x = b`` for Hermitian `A`. Collective if `A`, `M` or `total` is.
 
@@ -40,11 +33,13 @@ def minres(
 
     Parameters
     ----------
-    A, b, total, rtol, atol, maxiter, x0, callback
+    A, b
         As of `cg`.
     M
         Hermitian positive definite, even where `A` is not: for instance an approximate inverse of
         its absolute value.
+    **options
+        See `Options`.
 
     Returns
     -------
@@ -57,18 +52,7 @@ def minres(
     SIAM J. Numer. Anal. 12 (1975), 617-629; with a preconditioner: Elman, Silvester and Wathen,
     Finite Elements and Fast Iterative Solvers, 2nd ed. 2014, Algorithm 4.1.
     """
-    return iterate(
-        _cycle,
-        A,
-        b,
-        M,
-        total=total,
-        rtol=rtol,
-        atol=atol,
-        maxiter=maxiter,
-        x0=x0,
-        callback=callback,
-    )
+    return iterate(_cycle, A, b, M, **options)
 
 
 def _cycle(state: Iteration, r: Tensor, going: Array) -> Array:

@@ -16,6 +16,8 @@ _SLACK = 1e4
 class Summed(Operator, Protocol):
     """An operator that knows the size of its rows, and sums over all of them."""
 
+    eps: float
+
     def total(self, x: Tensor, /) -> Array:
         """Sum of a small tensor over the ranks, on the host."""
 
@@ -55,8 +57,7 @@ class NullSpace:
         images = torch.linalg.vecdot(*[system @ self._basis] * 2, dim=0).real
         size = system.row_sums().square().sum().reshape(1).to(images.dtype)
         *found, limit = np.sqrt(self._total(torch.cat([images, size])))
-        eps = torch.finfo(self._basis.dtype).eps
-        bad = [j for j, norm in enumerate(found) if not norm <= _SLACK * eps * limit]
+        bad = [j for j, norm in enumerate(found) if not norm <= _SLACK * system.eps * limit]
         if bad:
             raise ValueError(
                 f"null_space: the matrix does not map its column {bad[0]} to zero, but to a vector "

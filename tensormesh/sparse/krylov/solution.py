@@ -1,7 +1,7 @@
 """What a Krylov method is given and what it returns."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +50,14 @@ class Solution:
     reason: str
     history: list[float] = field(default_factory=list)
 
+    def followed_by(self, other: "Solution") -> "Solution":
+        """Account of `other`, which came after this one."""
+        return replace(
+            other,
+            iterations=self.iterations + other.iterations,
+            history=self.history + other.history,
+        )
+
 
 def sum_on_one_rank(x: Tensor) -> Array:
     """`Total` of a single rank."""
@@ -80,7 +88,7 @@ def scale_and_add_(x: Tensor, alpha: Array, y: Tensor) -> None:
     if alpha.ndim == 0:
         torch.add(y, x, alpha=alpha.item(), out=x)
     else:
-        torch.addcmul(y, x, torch.as_tensor(alpha).to(x), out=x)
+        torch.addcmul(y, x, numbers_beside(x, alpha), out=x)
 
 
 def scaled(x: Tensor, alpha: Array) -> Tensor:
