@@ -1,5 +1,6 @@
 """Checks of numbers that a user gives: errors that name the argument and show the value."""
 
+from math import inf
 from numbers import Integral, Real
 from typing import Any
 
@@ -51,6 +52,33 @@ def check_number(name: str, value: Any, *, optional: bool = False) -> None:
         raise TypeError(f"{name} must be a number{' or None' * optional}, got {value!r}")
     if value != value:
         raise ValueError(f"{name} must be a number, got {value!r}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse what is no positive, finite number.
+
+    Raises
+    ------
+    TypeError
+        If it is no number, or a bool or complex.
+    ValueError
+        If it is not positive, or not finite.
+    """
+    check_number(name, value)
+    if not 0 < value < inf:
+        raise ValueError(f"{name} must be positive, got {value!r}")
+
+
+def check_order(order: Any) -> None:
+    """Refuse what is no order of cells.
+
+    Raises
+    ------
+    ValueError
+        If it is not 1, 2, 3 or 4.
+    """
+    if isinstance(order, bool) or not isinstance(order, Integral) or order not in (1, 2, 3, 4):
+        raise ValueError(f"order must be 1, 2, 3 or 4, got {order!r}.")
 
 
 def check_tolerances(rtol: Any, atol: Any, names: tuple[str, str] = ("rtol", "atol")) -> None:

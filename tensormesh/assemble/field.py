@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from tensormesh.arguments import check_integer
 from tensormesh.assemble.form import Kind
 from tensormesh.assemble.lower_order import points_of_field
 
@@ -31,6 +32,10 @@ class Field:
     test: str
     components: int = 1
     order: int = 1
+
+    def __post_init__(self) -> None:
+        check_integer("components", self.components)
+        check_integer("order", self.order)
 
 
 class BlockLayout:

@@ -67,7 +67,11 @@ class Transformation:
         geometry_order: int | None = None,
     ) -> None:
         kind = cell_type(element_type)
-        if not isinstance(quadrature_order, int) or quadrature_order < 1:
+        if (
+            not isinstance(quadrature_order, int)
+            or isinstance(quadrature_order, bool)
+            or quadrature_order < 1
+        ):
             raise ValueError(f"quadrature_order must be an integer >= 1, got {quadrature_order!r}")
         if elements.ndim != 2 or elements.shape[1] != kind.n_nodes:
             raise ValueError(

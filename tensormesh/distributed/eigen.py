@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tensormesh.arguments import check_integer, check_positive
 from tensormesh.distributed.collectives import agree, all_reduce_sum, raise_together
 from tensormesh.distributed.forms import refuse_different
+from tensormesh.distributed.guard import Guard
 from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.preconditioner import Preconditioner, preconditioner_named
 from tensormesh.distributed.product import ShardedProduct
@@ -17,6 +19,7 @@ from tensormesh.sparse.eigen import gradients_of_entries, outer
 from tensormesh.sparse.krylov import lobpcg
 from tensormesh.sparse.krylov.choice import PRECONDITIONERS
 from tensormesh.sparse.krylov.lobpcg import EigenSolution
+from tensormesh.sparse.krylov.preconditioner import InDtype
 from tensormesh.sparse.krylov.solution import numbers_beside
 
 if TYPE_CHECKING:
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
 
 # Below this many unknowns an eigenvalue the basis fills the space: the matrix is then gathered.
 _FEW = 5
+# Share of the mean diagonal entry that is added where nothing holds a body.
+_SHIFT = 1e-4
+# Steps that look for a direction in which a mass is negative.
+_PROBES = 20
 
 
 def eigsh(
@@ -47,6 +54,8 @@ def eigsh(
             hermitian = System(A.detach(), False).kind().hermitian
             text = f"eigsh needs symmetric (complex: Hermitian) matrices: {name} is not"
             raise_together(None if hermitian else ValueError(text), device_mesh)
+    if M is not None:
+        _refuse_indefinite(M.detach())
     dtype = K.values.dtype if M is None else torch.promote_types(K.values.dtype, M.values.dtype)
     of_m = None if M is None else M.values.to(dtype)
     mass = None if M is None else M.layout
@@ -83,6 +92,28 @@ def _outer(layout: MatrixLayout, vectors: Tensor, factors: Tensor) -> Tensor:
     return outer(layout.pattern, vectors, factors, layout.with_ghosts(vectors))
 
 
+@torch.no_grad()
+def _refuse_indefinite(M: "DSparseMatrix") -> None:
+    """Refuse a mass with a direction of negative energy, if some steps find one. **Collective.**"""
+    M = M._with_values(M.values.to(torch.promote_types(M.values.dtype, torch.float64)))
+    system, device_mesh = System(M, False), M.layout.device_mesh
+    text = "M is not positive definite: eigenvalues need a mass that is"
+    negative = (M.diagonal().real <= 0).any()
+    raise_together(ValueError(text) if bool(negative) else None, device_mesh)
+    size = min(2, M.shape[0])
+    found = lobpcg(
+        system,
+        _start(M, size),
+        None,
+        preconditioner_named("jacobi", M, definite=True, levels=False),
+        n_wanted=size,
+        total=system.total,
+        rtol=1e-8,
+        maxiter=_PROBES,
+    )
+    raise_together(ValueError(text) if found.values[0] <= 0 else None, device_mesh)
+
+
 def _found(
     K: "DSparseMatrix",
     of_mass: Tensor | None,
@@ -99,31 +130,58 @@ def _found(
     if n <= _FEW * m:
         w, v = K.to_single().eigsh(k, which, M=None if M is None else M.to_single())
         return w, K.layout.vectors.scatter(v)  # type: ignore[arg-type]
+    # Single precision could not reach a tolerance; it is rounded once, at the end.
+    dtype = K.values.dtype
+    K = K._with_values(K.values.to(torch.promote_types(dtype, torch.float64)))
+    M = None if M is None else M._with_values(M.values.to(K.values.dtype))
     sign = -1 if which == "LA" else 1
     A = ShardedProduct(K.layout, sign * K.values)
     B = None if M is None else ShardedProduct(M.layout, M.values)
-    T = _preconditioner(K, preconditioner, which)
-    start, total = _start(K, m), System(K, False).total
-    solution = lobpcg(A, start, B, T, n_wanted=k, total=total, rtol=rtol, maxiter=maxiter)
+    T, system = _preconditioner(K, M, preconditioner, which, dtype), System(K, False)
+    total = system.total
+    if T is not None and not isinstance(preconditioner, str):
+        guard = Guard(system)
+        T, total = guard.preconditioner(T), guard.total
+    start = _start(K, m)
+    eps = torch.finfo(dtype).eps
+    solution = lobpcg(A, start, B, T, n_wanted=k, total=total, rtol=rtol, maxiter=maxiter, eps=eps)
     if not solution.converged:
         raise NotConvergedError(_message(solution, k, rtol))
-    w = numbers_beside(K.values.real, sign * solution.values[:k])
-    vectors = solution.vectors[:, :k]
+    w = numbers_beside(K.values.real, sign * solution.values[:k]).to(dtype.to_real())
+    vectors = solution.vectors[:, :k].to(dtype)
     return (w.flip(0), vectors.flip(1)) if which == "LA" else (w, vectors.contiguous())
 
 
 def _preconditioner(
-    K: "DSparseMatrix", given: str | Preconditioner, which: str
+    K: "DSparseMatrix",
+    M: "DSparseMatrix | None",
+    given: str | Preconditioner,
+    which: str,
+    dtype: torch.dtype,
 ) -> Preconditioner | None:
     if not isinstance(given, str):
-        return given
+        return given if K.values.dtype == dtype else InDtype(given, dtype)
     diagonal = K.diagonal()
     bad = (diagonal.real <= 0).sum()
     positive = not int(all_reduce_sum(bad, K.layout.device_mesh))
     # An inverse leads to the smallest eigenvalues, and leads away from the largest.
     if given == "auto" and (which == "LA" or not positive):
         return None
+    if given != "none" and System(K, False, torch.finfo(dtype).eps).maps_constants_to_zero():
+        K = _shifted(K, M, diagonal)
     return preconditioner_named(given, K, definite=True, levels=True)
+
+
+def _shifted(K: "DSparseMatrix", M: "DSparseMatrix | None", diagonal: Tensor) -> "DSparseMatrix":
+    """``K`` plus a small multiple of the mass, which holds what nothing does. **Collective.**"""
+    masses = torch.ones_like(diagonal) if M is None else M.diagonal()
+    traces = all_reduce_sum(torch.stack([diagonal, masses], 1).abs().sum(0), K.layout.device_mesh)
+    shift = float(_SHIFT * traces[0] / traces[1])
+    if M is not None:
+        return K + M * shift
+    on, values = K.layout.diagonal_entries, K.values.clone()
+    values[on[on >= 0]] += shift
+    return K._with_values(values)
 
 
 def _start(K: "DSparseMatrix", m: int) -> Tensor:
@@ -149,6 +207,7 @@ def _check(
             f"eigsh of a row-sharded matrix with which = {which!r}: take 'SA', the smallest, or "
             "'LA', the largest by value, or gather the matrix with to_single()"
         )
+    check_integer("k", k)
     if not 1 <= k <= K.shape[0]:
         raise ValueError(f"k must lie between 1 and the size of the matrix, {K.shape[0]}, got {k}")
     if isinstance(preconditioner, str) and preconditioner not in PRECONDITIONERS:
@@ -156,8 +215,8 @@ def _check(
             f"preconditioner must be one of {', '.join(PRECONDITIONERS)}, or an object, got "
             f"{preconditioner!r}"
         )
-    if not rtol > 0 or maxiter < 1:
-        raise ValueError(f"rtol must be > 0 and maxiter at least 1, got {rtol} and {maxiter}")
+    check_positive("rtol", rtol)
+    check_integer("maxiter", maxiter, 1)
     if M is None:
         return
     if type(M) is not type(K):

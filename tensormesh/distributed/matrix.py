@@ -400,10 +400,11 @@ class DSparseMatrix(_FEMSparsityMixin, ShardedReductions, Engine, DSparseTensor)
         preconditioner
             Name as of `solve`, or an approximate inverse of the matrix, symmetric positive
             definite, as `Multilevel`; of a free body, whose matrix is singular, that of the matrix
-            plus a multiple of `M`.
+            plus a multiple of `M`, as a name stands for there.
         rtol
             Stop when ``|A x - lambda M x|`` of each is below this share of the largest
-            ``|lambda M x|``, computed anew.
+            ``|lambda M x|``, computed anew; where all these are zero, below some roundings of
+            ``|A| |x|``. Matrices in single precision are iterated on in double precision.
         maxiter
             Bound of the iterations of the block.
 

@@ -7,6 +7,7 @@ import basix
 import numpy as np
 from numpy.typing import NDArray
 
+from tensormesh.arguments import check_integer
 from tensormesh.element.reference import SHAPES, file_order_nodes
 
 NAMES: dict[str, tuple[str, int]] = {
@@ -106,7 +107,10 @@ def cell_name(shape: str, order: int) -> str:
     ------
     KeyError
         If no supported type is like that.
+    TypeError
+        If `order` is no integer.
     """
+    check_integer("order", order)
     wanted = (shape, 1 if shape == "vertex" else order)
     for name, key in NAMES.items():
         if key == wanted:

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tensormesh.arguments import check_integer
 from tensormesh.element.cell_type import cell_name, cell_type
 from tensormesh.element.quadrature import quadrature
 from tensormesh.element.reference import ENTITIES, SHAPES, file_order_nodes, frame
@@ -77,8 +78,11 @@ def facet_quadrature(name: str, facet: int, degree: int) -> tuple[Tensor, Tensor
         If the cell type is not supported.
     ValueError
         If there is no such facet, or `degree` is negative.
+    TypeError
+        If `facet` is no integer.
     """
     facets = local_facets(name)
+    check_integer("facet", facet)
     if not 0 <= facet < len(facets):
         raise ValueError(f"{name!r} has {len(facets)} facets, there is no facet {facet!r}.")
     chosen = facets[facet]

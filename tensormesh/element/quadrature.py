@@ -45,7 +45,7 @@ def quadrature(name: str, degree: int) -> tuple[Tensor, Tensor]:
         If `degree` is negative or no integer.
     """
     shape = cell_type(name).shape
-    if not isinstance(degree, int) or degree < 0:
+    if not isinstance(degree, int) or isinstance(degree, bool) or degree < 0:
         raise ValueError(f"degree must be an integer of 0 or more, got {degree!r}.")
     points, weights = _rule(shape, degree)
     return torch.from_numpy(points.copy()), torch.from_numpy(weights.copy())

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from tensormesh.arguments import check_number
 
 
 def sym(A: Tensor) -> Tensor:
@@ -48,7 +51,12 @@ def lame(E: Any, nu: Any) -> tuple[Any, Any]:
     ------
     ValueError
         If `nu` does not lie between -1 and 0.5.
+    TypeError
+        If one is neither a number nor a tensor.
     """
+    for name, value in {"E": E, "nu": nu}.items():
+        if not isinstance(value, Tensor | np.ndarray):
+            check_number(name, value)
     ratio = nu.detach() if isinstance(nu, Tensor) else torch.tensor(nu, device="cpu")
     if bool((ratio <= -1).any()) or bool((ratio >= 0.5).any()):
         raise ValueError(f"nu must lie between -1 and 0.5, got {nu}")

@@ -6,6 +6,7 @@ The order is xx, yy, xy in 2-D and xx, yy, zz, yz, xz, xy in 3-D.
 import torch
 from torch import Tensor
 
+from tensormesh.arguments import check_integer
 from tensormesh.functional.elasticity import lame
 
 _PAIRS = {2: ((0, 1),), 3: ((1, 2), (0, 2), (0, 1))}
@@ -63,6 +64,7 @@ def voigt_stiffness(E: float | Tensor, nu: float | Tensor, dim: int = 2) -> Tens
     ValueError
         If `dim` or `nu` is out of range.
     """
+    check_integer("dim", dim)
     if dim not in _PAIRS:
         raise ValueError(f"dim must be 2 or 3, got {dim}")
     lam, mu = (c if isinstance(c, Tensor) else torch.tensor(c) for c in lame(E, nu))

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from tensormesh.arguments import check_order, check_positive
 from tensormesh.element.cell_type import cell_name
 from tensormesh.mesh.boundary_cells import mesh_with_boundary
 from tensormesh.mesh.generators import (
     CUBE_SIDES,
     RECTANGLE_SIDES,
-    _check_order,
+    check_bounds,
     cube_blocks,
     rectangle_blocks,
     refuse_to_plot,
@@ -239,10 +240,10 @@ def _broken_grid(
 
     Between two ticks of an axis the boxes are equal.
     """
-    _check_order(order)
-    if not (isfinite(chara_length) and chara_length > 0):
-        raise ValueError(f"chara_length must be positive, got {chara_length!r}.")
+    check_order(order)
+    check_positive("chara_length", chara_length)
     for axis in ticks:
+        check_bounds(*axis, names=["a bound"] * len(axis))
         if not all(map(isfinite, axis)) or not all(low < high for low, high in pairwise(axis)):
             raise ValueError(f"The bounds along an axis must increase, got {axis}.")
     # The rounding in (1.1 - 1.0) / 0.1 must not add a cell.

@@ -1,11 +1,13 @@
 """Structured meshes of rectangles and boxes, with the boundary cells and groups of their sides."""
 
+from collections.abc import Sequence
 from itertools import permutations
 from math import ceil, isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensormesh.arguments import check_number, check_order, check_positive
 from tensormesh.element.reference import SHAPES
 from tensormesh.mesh.grid import Block, Grid, grid_mesh
 from tensormesh.mesh.mesh import Mesh
@@ -184,7 +186,8 @@ def _grid(
     order: int,
     n: tuple[int, ...] | None,
 ) -> Grid:
-    _check_order(order)
+    check_order(order)
+    check_bounds(*(bound for pair in bounds for bound in pair))
     for low, high in bounds:
         if not (isfinite(low) and isfinite(high) and low < high):
             raise ValueError(f"A side must go from a lower to a higher bound, got {low} to {high}.")
@@ -195,13 +198,16 @@ def _counts(
     bounds: tuple[tuple[float, float], ...], chara_length: float, n: tuple[int, ...] | None
 ) -> tuple[int, ...]:
     if n is not None:
-        if len(n) != len(bounds) or not all(isinstance(m, int) and m >= 1 for m in n):
+        if not isinstance(n, Sequence) or len(n) != len(bounds) or not all(map(_is_count, n)):
             raise ValueError(f"n must be {len(bounds)} positive integers, got {n!r}.")
         return tuple(n)
-    if not (isfinite(chara_length) and chara_length > 0):
-        raise ValueError(f"chara_length must be positive, got {chara_length!r}.")
+    check_positive("chara_length", chara_length)
     # The rounding in (1.1 - 1.0) / 0.1 must not add a cell.
     return tuple(ceil((high - low) / chara_length * (1 - 1e-12)) for low, high in bounds)
+
+
+def _is_count(m: object) -> bool:
+    return isinstance(m, int) and not isinstance(m, bool) and m >= 1
 
 
 def refuse_to_plot(visualize: bool) -> None:
@@ -210,6 +216,7 @@ def refuse_to_plot(visualize: bool) -> None:
         raise NotImplementedError("visualize=True is not available: plot the mesh it returns.")
 
 
-def _check_order(order: int) -> None:
-    if order not in (1, 2, 3, 4):
-        raise ValueError(f"order must be 1, 2, 3 or 4, got {order!r}.")
+def check_bounds(*bounds: float, names: Sequence[str] = CUBE_SIDES) -> None:
+    """Refuse bounds that are no numbers."""
+    for name, bound in zip(names, bounds, strict=False):
+        check_number(name, bound)

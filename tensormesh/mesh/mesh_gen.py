@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
 from types import ModuleType
 from typing import Any, Self
 
+from tensormesh.arguments import check_order, check_positive
 from tensormesh.element.cell_type import cell_type
 from tensormesh.mesh.boundary_cells import mesh_with_boundary
-from tensormesh.mesh.generators import _check_order
 from tensormesh.mesh.gmsh_session import gmsh_model, model_cells
 from tensormesh.mesh.mesh import Mesh
 
@@ -73,7 +72,7 @@ class MeshGen:
             dimension, order, self._quads = kind.dim, kind.order, kind.shape == "quad"
         if dimension not in (2, 3):
             raise ValueError(f"dimension must be 2 or 3, got {dimension!r}.")
-        _check_order(order)
+        check_order(order)
         _check_positive(chara_length=chara_length)
         self.dimension = dimension
         self.order = order
@@ -231,5 +230,4 @@ class MeshGen:
 
 def _check_positive(**sizes: float) -> None:
     for name, size in sizes.items():
-        if not (isfinite(size) and size > 0):
-            raise ValueError(f"{name} must be positive, got {size!r}.")
+        check_positive(name, size)

@@ -57,7 +57,7 @@ def _check(mesh: "Mesh", order: int) -> None:
         )
     for kind in kinds:
         orders = [p for shape, p in NAMES.values() if shape == kind.shape and p >= kind.order]
-        if isinstance(order, bool) or order not in orders:
+        if isinstance(order, bool | float) or order not in orders:
             raise ValueError(
                 f"order = {order!r}: cells of type {kind.name!r} can be raised to orders "
                 f"{orders[0]} to {orders[-1]}"

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensormesh.arguments import check_integer, check_number
 from tensormesh.sparse.combine import Entry, block_entries, block_grid
 
 Device = torch.device | str
@@ -130,6 +131,7 @@ class Constructors:
         dtype: torch.dtype = torch.float32,
     ) -> Self:
         """`value` on the diagonal of an ``[n, n]`` matrix."""
+        check_integer("n", n, 0)
         index = torch.arange(n, device=device)
         return cls(torch.full((n,), value, device=device, dtype=dtype), index, index, (n, n))
 
@@ -143,6 +145,8 @@ class Constructors:
         dtype: torch.dtype = torch.float32,
     ) -> Self:
         """``[m, n]`` matrix that stores `value` everywhere."""
+        check_integer("m", m, 0)
+        check_integer("n", n, 0)
         row = torch.arange(m, device=device).repeat_interleave(n)
         col = torch.arange(n, device=device).repeat(m)
         return cls(torch.full((m * n,), value, device=device, dtype=dtype), row, col, (m, n))
@@ -156,8 +160,13 @@ class Constructors:
         Raises
         ------
         ValueError
-            If `density` does not lie between 0 and 1.
+            If `density` does not lie between 0 and 1, or a size is negative.
+        TypeError
+            If it is no number, or a size no integer.
         """
+        check_integer("m", m, 0)
+        check_integer("n", n, 0)
+        check_number("density", density)
         if not 0 <= density <= 1:
             raise ValueError(f"density must lie between 0 and 1, got {density}")
         picks = _distinct(m * n, round(density * m * n), device).sort().values

@@ -11,6 +11,7 @@ import scipy.sparse.linalg as spl
 import torch
 from torch import Tensor
 
+from tensormesh.arguments import check_integer, check_number
 from tensormesh.sparse.adjoint import only_first_derivative
 from tensormesh.sparse.pattern import SparsityPattern
 
@@ -53,6 +54,8 @@ def eigsh(
     are found as the largest of the inverse.
     """
     n = pattern.shape[0]
+    check_integer("k", k)
+    check_number("sigma", sigma, optional=True)
     if not 1 <= k <= n:
         raise ValueError(f"k must lie between 1 and the size of the matrix, {n}, got {k}")
     of_mass = None
@@ -79,6 +82,8 @@ class _Eigen(torch.autograd.Function):
         mass = None
         if pattern_of_mass is not None and of_mass is not None:
             mass = host_matrix(pattern_of_mass, of_mass)
+            if not _is_positive(mass):
+                raise ValueError("M is not positive definite: eigenvalues need a mass that is")
         matrix = host_matrix(pattern, values)
         w, v = _decompose(matrix, mass, _shifted(matrix, mass, *options))
         real, like = values.real if values.is_complex() else values, values

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -153,10 +154,10 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("rtol", "atol"):
             number: Any = getattr(self, name)
-            if not isinstance(number, float | int) or not number >= 0:
+            if isinstance(number, bool) or not isinstance(number, Real) or not float(number) >= 0:
                 raise ValueError(f"{name} must be a number that is not negative, got {number!r}")
         most: Any = self.max_iter
-        if not isinstance(most, int) or most < 1:
+        if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
             raise ValueError(f"max_iter must be an integer of at least 1, got {most!r}")
         if self.on_failure not in _ON_FAILURE:
             raise ValueError(

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tensormesh.time.system import StepSystem, between, check_step
+from tensormesh.time.system import StepSystem, between, check_numbers, check_step
 
 
 class ThetaMethod:
@@ -69,6 +69,7 @@ class ThetaMethod:
         solve_options: Mapping[str, Any] | None = None,
     ) -> None:
         check_step(dt)
+        check_numbers(theta=theta)
         if not 0 <= theta <= 1:
             raise ValueError(f"theta must lie between 0 and 1, got {theta!r}")
         self.dt, self.theta = dt, theta

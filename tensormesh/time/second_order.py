@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensormesh.time.system import StepSystem, between, check_step
+from tensormesh.time.system import StepSystem, between, check_numbers, check_step
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class _AlphaMethod:
         solve_options: Mapping[str, Any] | None,
     ) -> None:
         check_step(dt)
+        check_numbers(beta=beta, gamma=gamma)
         if not beta > 0:
             raise ValueError(f"beta must be positive, got {beta!r}: explicit steps are not offered")
         self.dt, self.beta, self.gamma = dt, beta, gamma
@@ -231,6 +232,7 @@ class GeneralizedAlpha(_AlphaMethod):
         condenser: Any = None,
         solve_options: Mapping[str, Any] | None = None,
     ) -> None:
+        check_numbers(rho=rho)
         if not 0 <= rho <= 1:
             raise ValueError(f"rho must lie between 0 and 1, got {rho!r}")
         alpha_m, alpha_f = (2 * rho - 1) / (rho + 1), rho / (rho + 1)

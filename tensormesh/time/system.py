@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tensormesh.arguments import check_number
+
 # What a direct solve takes or leaves: with no other options a serial matrix is factored, once.
 _OF_DIRECT = {"method", "rtol", "tol", "atol", "maxiter", "on_failure"}
 
@@ -68,8 +70,16 @@ class StepSystem:
         return prescribed
 
 
-def check_step(dt: float) -> None:
+def check_numbers(**numbers: Any) -> None:
+    """Refuse parameters of a scheme that are no numbers; a tensor is one, to be differentiated."""
+    for name, number in numbers.items():
+        if not isinstance(number, Tensor):
+            check_number(name, number)
+
+
+def check_step(dt: Any) -> None:
     """Refuse a step of time that is not positive."""
+    check_numbers(dt=dt)
     if not dt > 0:
         raise ValueError(f"dt must be positive, got {dt!r}")
 

@@ -167,3 +167,87 @@ def negative_mass(device_mesh: DeviceMesh) -> str:
 def test_a_mass_of_negative_directions_is_refused(ranks: RankPool) -> None:
     for found in ranks(2, negative_mass):
         assert "M is not positive definite" in found
+
+
+def mass_of(u, v):
+    return u * v * torch.eye(2, dtype=u.dtype)
+
+
+def free_body(device_mesh: DeviceMesh, dtype: torch.dtype) -> dict[str, Any]:
+    """All that is wanted is zero: the rigid motions of a body that nothing holds."""
+    mesh = tm.Mesh.gen_rectangle(n=(9, 8)).to(dtype)
+    dmesh = dmesh_of(mesh, device_mesh)
+    K = tm.distributed_element_assemble(tm.LinearElasticityElementAssembler, dmesh)
+    M = tm.distributed.distributed(tm.ElementAssembler).from_mesh(dmesh)(func=mass_of)
+    found = {
+        "alone": K.eigsh(3, "SA"),
+        "mass": K.eigsh(3, "SA", M=M),
+        "two": K.eigsh(2, "SA", M=M, preconditioner="none"),
+        "levels": K.eigsh(3, "SA", M=M, preconditioner="multilevel"),
+    }
+    gather = K.layout.vectors.gather
+    return {name: (w, gather(x)) for name, (w, x) in found.items()} | {
+        "K": K.to_single().to_dense().double(),
+        "M": M.to_single().to_dense().double(),
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_rigid_motions_are_found_where_nothing_else_is_wanted(
+    ranks: RankPool, dtype: torch.dtype
+) -> None:
+    eps = torch.finfo(dtype).eps
+    for found in ranks(2, free_body, dtype):
+        size = float(torch.linalg.eigvalsh(found["K"]).max())
+        of_mass = float(torch.linalg.eigvalsh(found["M"]).min())
+        for name in ("alone", "mass", "two", "levels"):
+            unit = size if name == "alone" else size / of_mass
+            w, x = found[name]
+            assert w.dtype == x.dtype == dtype
+            assert w.abs().max() < 100 * eps * unit
+            x = x.double()
+            assert (found["K"] @ x).norm(dim=0).max() < 1e5 * eps * size * x.norm(dim=0).max()
+
+
+def needle(device_mesh: DeviceMesh) -> tuple[int, Any, Any]:
+    """A mass that is negative in one direction only, of two neighbouring unknowns."""
+    K, M, _ = pair(device_mesh, 12)
+    numbers = M.layout.with_ghosts(M.layout.owned_dofs.double())
+    row, col = numbers[M.row_indices], numbers[M.col_indices]
+    chosen = ((row == 84) & (col == 85)) | ((row == 85) & (col == 84))
+    changed = M._with_values(torch.where(chosen, 1.5 * M.values.max(), M.values))
+    single = outcome(K.to_single().eigsh, 2, "SA", M=changed.to_single())
+    return int(chosen.sum()), outcome(K.eigsh, 2, "SA", M=changed), single
+
+
+def test_a_mass_that_is_negative_in_one_direction_is_refused(ranks: RankPool) -> None:
+    found = ranks(2, needle)
+    assert sum(n for n, _, _ in found) == 2
+    for _, *errors in found:
+        for error in errors:
+            assert error is not None
+            assert error[0] == "ValueError"
+            assert "M is not positive definite" in error[1]
+
+
+class Fails:
+    name = "fails"
+
+    def __init__(self, here: bool) -> None:
+        self.left = 3 if here else -1
+
+    def __matmul__(self, r: torch.Tensor) -> torch.Tensor:
+        self.left -= 1
+        if self.left == 0:
+            raise ArithmeticError("no more")
+        return r
+
+
+def failing(device_mesh: DeviceMesh) -> Any:
+    K, M, _ = pair(device_mesh, 12)
+    M_of_user = Fails(device_mesh.get_local_rank() == 1)
+    return outcome(K.eigsh, 2, "SA", M=M, preconditioner=M_of_user)
+
+
+def test_a_preconditioner_that_fails_on_one_rank_is_raised_on_all(ranks: RankPool) -> None:
+    assert ranks(3, failing) == [("ArithmeticError", "no more")] * 3

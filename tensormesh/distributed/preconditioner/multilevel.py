@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tensormesh.arguments import check_integer, check_number
 from tensormesh.distributed.collectives import agree, all_max
 from tensormesh.distributed.layout import MatrixLayout
 from tensormesh.distributed.multigrid import Cycle, build, finest_level
@@ -151,11 +152,11 @@ def _check(
         )
     if precision not in (torch.float32, torch.float64):
         raise ValueError(f"precision must be torch.float32 or torch.float64, got {precision}")
+    check_number("theta", theta)
     if not 0 <= theta < 1:
         raise ValueError(f"theta must be at least 0 and below 1, got {theta}")
-    for name, value in {"degree": degree, "max_coarse": max_coarse}.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+    check_integer("degree", degree, 1)
+    check_integer("max_coarse", max_coarse, 1)
     if near_null_space is None:
         return
     if not isinstance(near_null_space, Tensor):

@@ -17,6 +17,10 @@ from tensormesh.sparse.krylov.solution import (
 
 # Directions whose share beside the others is below this are left out of a basis.
 _DEPENDENT = 1e-12
+# Roundings of ``|A|`` that an eigenvalue of zero may be off by, and that residuals of vectors may
+# have whose eigenvalues are all zero.
+_ZERO, _ROUNDINGS = 1e3, 1e5
+_TINY = float(np.finfo(float).tiny)
 # A Gram matrix has no eigenvalues below this, but for rounding in single precision.
 _NEGATIVE = 1e-4
 
@@ -33,7 +37,8 @@ class EigenSolution:
         Owned slices, ``[n_owned, m]``, orthonormal in ``B``.
     residuals
         Norms of ``A x - lambda B x``, computed anew, over the largest ``|lambda B x|`` of the
-        wanted ones.
+        wanted ones; where all these are zero but for rounding, over as much as lets roundings
+        meet the tolerance.
     converged
         Whether those of the wanted ones met the tolerance.
     iterations
@@ -83,13 +88,24 @@ class Pencil(NamedTuple):
         values, small = np.linalg.eigh(basis.conj().T @ of_a @ basis)
         return values, basis @ small, of_b
 
-    def residuals(self, X: Block, values: Array, k: int) -> tuple[Tensor, Array]:
-        """Residuals, and their norms relative to the largest of the first `k` vectors."""
+    def size(self, X: Block) -> float:
+        """Largest ``|A x| / |x|``."""
+        squares = torch.stack([X.ax.abs().square().sum(0), X.x.abs().square().sum(0)])
+        of_ax, of_x = self.total(squares)
+        return float(np.sqrt(np.max(of_ax / np.where(of_x > 0, of_x, 1.0), initial=0.0)))
+
+    def residuals(
+        self, X: Block, values: Array, k: int, zero: float, least: float
+    ) -> tuple[Tensor, Array]:
+        """Residuals, and their norms over the largest ``|lambda B x|`` of the first `k` vectors.
+
+        Where these are no more than `zero` times the lengths, over `least` times these.
+        """
         R = X.ax - X.bx * numbers_beside(X.x, values)
-        squares = torch.stack([R.abs().square().sum(0), X.bx.abs().square().sum(0)])
-        norms = np.sqrt(self.total(squares))
-        scale = np.max(np.abs(values[:k]) * norms[1][:k], initial=np.finfo(float).tiny)
-        return R, norms[0] / scale
+        squares = torch.stack([part.abs().square().sum(0) for part in (R, X.bx, X.x)])
+        norms, of_bx, of_x = np.sqrt(self.total(squares))
+        size, length = np.max(np.abs(values[:k]) * of_bx[:k]), np.max(of_x[:k])
+        return R, norms / max(least * length if size <= zero * length else size, _TINY)
 
 
 def lobpcg(
@@ -102,6 +118,7 @@ def lobpcg(
     total: Total = sum_on_one_rank,
     rtol: float = 1e-8,
     maxiter: int = 500,
+    eps: float = 0.0,
 ) -> EigenSolution:
     """Smallest eigenvalues of Hermitian ``A x = lambda B x``. Collective if an argument is.
 
@@ -123,6 +140,8 @@ def lobpcg(
         Tolerance of `EigenSolution.residuals`.
     maxiter
         Bound of the iterations.
+    eps
+        Precision of the entries of `A`, where it is less than that of the vectors.
 
     References
     ----------
@@ -131,16 +150,19 @@ def lobpcg(
     U. Hetmaniuk, R. Lehoucq, Basis selection in LOBPCG, J. Comput. Phys. 218 (2006).
     """
     pencil, m = Pencil(A, B, total), X.shape[1]
-    block, values = _rotated(pencil, pencil.block(X))
+    start = pencil.block(X)
+    size, rounding = pencil.size(start), torch.finfo(X.dtype).eps
+    zero, least = max(_ZERO * rounding, eps) * size, _ROUNDINGS * rounding * size / rtol
+    block, values = _rotated(pencil, start)
     P: Block | None = None
     fresh = True  # whether products are of the vectors themselves, not of a recurrence
     for iteration in range(maxiter + 1):
-        R, norms = pencil.residuals(block, values, n_wanted)
+        R, norms = pencil.residuals(block, values, n_wanted, zero, least)
         active = np.flatnonzero(~(norms <= rtol))
         done = not (active < n_wanted).any()
         if (done or iteration == maxiter) and not fresh:
             block, values = _rotated(pencil, pencil.block(block.x))
-            R, norms = pencil.residuals(block, values, n_wanted)
+            R, norms = pencil.residuals(block, values, n_wanted, zero, least)
             active, P = np.flatnonzero(~(norms <= rtol)), None
             done = not (active < n_wanted).any()
         if done or iteration == maxiter or not np.isfinite(norms).all():

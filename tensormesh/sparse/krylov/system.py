@@ -76,6 +76,13 @@ class LinearSystem(ABC):
         kind = "with zeros" if zero else "any" if not_positive else "positive"
         return Kind(is_hermitian(self, self.numbers, diagonal.dtype, self.eps, self.total), kind)
 
+    def maps_constants_to_zero(self) -> bool:
+        """Whether it maps those of a component to zero, as of a body that nothing holds."""
+        images = (self @ self.constants()).abs().square().sum(0)
+        size = self.row_sums().square().sum().reshape(1)
+        limit, *found = self.total(torch.cat([size, images]))
+        return bool((np.array(found) <= (SLACK * self.eps) ** 2 * limit).any())
+
     def _zero_row(self) -> Exception | None:
         bad = (self.row_sums() == 0).nonzero().flatten()
         if not bad.numel():
