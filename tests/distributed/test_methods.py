@@ -298,25 +298,26 @@ def test_a_callback_hears_of_each_iteration(ranks: RankPool) -> None:
         assert calls == list(enumerate(history, start=1))
 
 
-def messages(device_mesh: DeviceMesh, method: str, columns: int) -> tuple[int, int, int]:
+def messages(device_mesh: DeviceMesh, method: str, columns: int) -> tuple[int, int]:
     _, K, b = system_of(device_mesh, Hermitian)
     b = torch.stack([b] * columns, dim=1)
     count = []
     for maxiter in (3, 8):
         with recorded() as sent:
             K.solve(b, method=method, maxiter=maxiter, on_failure="return", rtol=1e-14)
-        names = [message.name for message in sent]
-        count.append((names.count("all_reduce"), names.count("all_to_all_single")))
-    (sums, exchanges), (more_sums, more_exchanges) = count
-    return more_sums - sums, more_exchanges - exchanges, 5
+        count.append(len(list(sent)))
+    return count[1] - count[0], 5
 
 
-@pytest.mark.parametrize("method", ["cg", "minres", "gmres", "bicgstab"])
+# Products, whose ghosts travel in one message, and sums.
+MESSAGES = {"cg": 1 + 1, "minres": 1 + 2, "gmres": 1 + 2, "bicgstab": 2 + 2}
+
+
+@pytest.mark.parametrize("method", MESSAGES)
 @pytest.mark.parametrize("columns", [1, 3])
-def test_an_iteration_sends_two_messages(ranks: RankPool, method: str, columns: int) -> None:
-    for sums, exchanges, iterations in ranks(2, messages, method, columns):
-        assert sums == 2 * iterations
-        assert exchanges == (2 if method == "bicgstab" else 1) * iterations
+def test_an_iteration_sends_few_messages(ranks: RankPool, method: str, columns: int) -> None:
+    for sent, iterations in ranks(2, messages, method, columns):
+        assert sent == MESSAGES[method] * iterations
 
 
 @pytest.mark.parametrize("form", [Advection, Coupled, Wave, Saddle])
