@@ -1,10 +1,17 @@
 """Programs run as a user runs them: in a process of their own, or under torch's launcher."""
 
+import contextlib
+import io
 import os
+import runpy
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
+
+import torch.distributed as dist
 
 LAUNCHER = ("TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "GROUP_", "ROLE_")
 
@@ -27,3 +34,20 @@ def launcher(n_ranks: int) -> list[str]:
         return [sys.executable]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     return [*torchrun, "--nproc-per-node", str(n_ranks)]
+
+
+def script(path: Path, options: Sequence[str], folder: Path) -> str:
+    """What a script prints that is run in this process, in `folder`, and leaves its job alive."""
+    printed, before = io.StringIO(), Path.cwd()
+    os.chdir(folder)
+    try:
+        with (
+            contextlib.redirect_stdout(printed),
+            mock.patch.object(sys, "argv", [str(path), *options]),
+            mock.patch.object(dist, "destroy_process_group"),
+            warnings.catch_warnings(),
+        ):
+            runpy.run_path(str(path), run_name="__main__")
+    finally:
+        os.chdir(before)
+    return printed.getvalue()
