@@ -14,7 +14,8 @@ class SolveInfo:
     iterations
         Number of iterations.
     residual
-        ``|b - A x| / |b|``, computed anew from the solution; zero if ``b`` is zero.
+        ``|b - A x| / |b|``, computed anew from the solution; zero if ``b`` is zero. Of a result in
+        single precision: that of the solution in double precision, before it is rounded.
     method, preconditioner
         Names of what ran.
     reason
