@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 from torch_sla.distributed import Partition
 
-from tensormesh.distributed.blocks import GhostBlock
 from tensormesh.distributed.device_mesh import DeviceMesh
+from tensormesh.distributed.ghost_block import GhostBlock
 from tensormesh.distributed.halo import Halo
 from tensormesh.distributed.index_map import IndexMap
 from tensormesh.distributed.vector_map import VectorMap

@@ -10,6 +10,14 @@ from torch import Tensor
 from tensormesh.distributed.collectives import transport
 from tensormesh.distributed.device_mesh import DeviceMesh
 
+# Up to this many numbers of all ranks together, waiting costs more than sending.
+_FEW = 1 << 12
+_REDUCTIONS: dict[Any, Callable[[Tensor], Tensor]] = {
+    dist.ReduceOp.SUM: lambda of_ranks: of_ranks.sum(0, dtype=of_ranks.dtype),
+    dist.ReduceOp.MIN: lambda of_ranks: of_ranks.amin(0),
+    dist.ReduceOp.MAX: lambda of_ranks: of_ranks.amax(0),
+}
+
 
 def all_reduce_sum(x: Tensor, device_mesh: DeviceMesh) -> Tensor:
     """Sum of the ranks' parts, the same on every rank. Collective over `device_mesh`.
@@ -119,12 +127,3 @@ def _reduce_few_(x: Tensor, op: Any, device_mesh: DeviceMesh) -> None:
             transport.as_wire_rows(of_ranks), sent, group=device_mesh.get_group()
         )
     x.copy_(_REDUCTIONS[op](of_ranks).view(x.shape))
-
-
-# Up to this many numbers of all ranks together, waiting costs more than sending.
-_FEW = 1 << 12
-_REDUCTIONS: dict[Any, Callable[[Tensor], Tensor]] = {
-    dist.ReduceOp.SUM: lambda of_ranks: of_ranks.sum(0, dtype=of_ranks.dtype),
-    dist.ReduceOp.MIN: lambda of_ranks: of_ranks.amin(0),
-    dist.ReduceOp.MAX: lambda of_ranks: of_ranks.amax(0),
-}
